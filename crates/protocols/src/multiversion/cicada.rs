@@ -92,7 +92,7 @@ use crate::multiversion::{
     wts_of,
 };
 
-/// What a transaction does about a cell with a pending version of an older transaction.
+/// The reaction of a transaction to a cell with a pending version of an older transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingVersionPolicy {
     /// Wait for the outcome of the older transaction.
@@ -106,11 +106,10 @@ option_choices!(PendingVersionPolicy { Wait => "wait", Abort => "abort" });
 options! {
     /// Cicada's options.
     pub struct CicadaOptions {
-        /// What a transaction does about a cell that an older one is going to write: wait for its
-        /// outcome, or abort.
+        /// The reaction of a transaction to a cell that an older one is going to write: wait for
+        /// its outcome, or abort.
         "cicada.pending" pending: PendingVersionPolicy = PendingVersionPolicy::Wait, in ();
-        /// Look at every access whether the transaction comes too late to write what it is going to
-        /// write.
+        /// Check at every access whether the transaction comes too late for its writes.
         "cicada.early_abort" early_abort: bool = true, in ();
         /// Make the versions of the most contended cells pending first (those written last), so
         /// that a conflict is met early. Not where the worker's last commits all succeeded.

@@ -116,20 +116,20 @@ option_choices!(Collect { Epoch => "epoch", Rapid => "rapid", Aggressive => "agg
 options! {
     /// Options of old versions.
     pub struct CollectOptions {
-        /// When old versions are reused: two of the engine's epochs later; as soon as no
-        /// transaction runs that began before they were replaced; or also while one does, if it
-        /// can't need them, or a record has too many.
+        /// The time at which old versions are reused: two of the engine's epochs later (epoch); as
+        /// soon as no transaction runs that began before they were replaced (rapid); or even while
+        /// one runs, if it can't need them or a record has too many (aggressive).
         "versions.collect" collect: Collect = Collect::Rapid, in ();
-        /// With rapid and aggressive collection: the time between two scans for versions that
-        /// nobody needs, in microseconds. With 0, one before every transaction.
+        /// With rapid and aggressive collection: the time between two scans for unneeded versions,
+        /// in microseconds. With 0, one before every transaction.
         "versions.interval_us" interval_us: u64 = 100, in 0..=1_000_000;
-        /// With aggressive collection: how many old versions of a record are kept for transactions
-        /// that run for longer than an interval. One that needs another aborts; after some such
-        /// aborts the versions that it needs are kept in any case.
+        /// With aggressive collection: the number of old versions of a record that are kept for
+        /// transactions which run for longer than an interval. A transaction that needs another one
+        /// aborts; after some such aborts, the versions that it needs are kept in any case.
         "versions.max" max: usize = 3, in 0..=1_000;
-        /// Do not keep a version at all if no transaction that runs could need it, as far as is
-        /// known: it is overwritten where it stands. One that has just begun may then miss it, and
-        /// aborts. Each commit looks at the timestamps of all workers: for few workers.
+        /// Do not keep a version if no running transaction can need it, as far as is known:
+        /// overwrite it in place. A transaction that has just begun may then miss it, and aborts.
+        /// Each commit looks at the timestamps of all workers, so this is for few workers.
         "versions.overwrite" overwrite: bool = false, in ();
     }
 }

@@ -86,7 +86,7 @@ use crate::multiversion::{
 options! {
     /// Options of MSTO, the multi-version protocol of STOv2.
     pub struct MstoOptions {
-        /// Let updates that commute, and are not read, come before versions that are there already.
+        /// Let updates that commute, and whose results are not read, come before existing versions.
         "msto.late" late: bool = true, in ();
         flatten validating: ValidatingOptions;
         flatten timestamps: OrderedTimestampOptions;

@@ -44,9 +44,9 @@ options! {
     /// Options of protocols whose transactions have a timestamp from the begin, and validate at the
     /// commit.
     pub struct ValidatingOptions {
-        /// Let transactions that say beforehand that they will only read see the state before the
-        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
-        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        /// Let transactions that declare themselves read-only see the state before the oldest
+        /// running transaction: they never abort. Old versions are then kept a little longer;
+        /// versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "versions.snapshots" snapshots: bool = false, in ();
         /// Skip a write that comes too late, where a later write has replaced the whole row without
         /// a look at it, and no transaction has read it between (the non-visible write rule).
