@@ -130,7 +130,7 @@ impl Database<AnyProtocol> {
 }
 
 impl<P: Protocol<Native>> Database<P> {
-    /// Returns the name of the protocol, its paper, and what it promises.
+    /// Returns the protocol's name, paper and promise.
     pub fn protocol(&self) -> ProtocolInfo {
         self.shared.engine.protocol().info()
     }

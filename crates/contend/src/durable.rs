@@ -138,7 +138,7 @@ impl<T> Ticket<T> {
         Ticket { value, logged: log.map(|log| (Arc::clone(log), epoch)) }
     }
 
-    /// Returns what the transaction returned. It may not be durable yet.
+    /// Returns the transaction's result. The transaction may not be durable yet.
     pub fn peek(&self) -> &T {
         &self.value
     }
@@ -148,7 +148,7 @@ impl<T> Ticket<T> {
         self.logged.as_ref().is_none_or(|(log, epoch)| log.durable() >= *epoch)
     }
 
-    /// Waits until the transaction is durable, and returns what it returned.
+    /// Waits until the transaction is durable, and returns its result.
     ///
     /// # Errors
     /// The log has stopped, so that it will never be known whether the transaction is durable. Or

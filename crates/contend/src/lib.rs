@@ -31,10 +31,10 @@
 //! - **Rows** are plain data: a `#[repr(C)]` struct that derives [`Row`](macro@Row). Each field is
 //!   a column, named by a constant.
 //! - **Keys** are `u64`, or arrays of 8, 16, 24 or 32 bytes; see [`Key`].
-//! - **Transactions** are closures; what they can do is the trait [`Txn`]. [`Database::transact`]
-//!   commits what the closure did if it returns `Ok`, leaves no trace of it if it returns `Err`,
-//!   and repeats it after a conflict. [`Database::try_transact`] does the same for closures with an
-//!   error type of the application's own.
+//! - **Transactions** are closures, and the trait [`Txn`] has their operations.
+//!   [`Database::transact`] commits the closure's writes if it returns `Ok`, leaves no trace of
+//!   them if it returns `Err`, and repeats the closure after a conflict. [`Database::try_transact`]
+//!   does the same for closures with an error type of the application's own.
 //! - **Long reads**: [`Database::read`] sees one state of the database, as it was a moment ago, and
 //!   never aborts, whatever others write.
 //! - **Durability**: a database that has a directory is found again ([`Database::builder`]);

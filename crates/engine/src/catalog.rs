@@ -46,7 +46,7 @@ impl<M: Machine> Catalog<M> {
     /// Returns the table of a handle.
     ///
     /// # Panics
-    /// The table is of another engine.
+    /// The table belongs to another engine.
     pub(crate) fn get<K: Key>(&self, table: &Table<K>) -> &StoredTable<M, K> {
         // SAFETY: this is the catalog of the store, and it is borrowed.
         unsafe { stored(self.store, table) }.unwrap_or_else(|| refuse(table))
@@ -71,5 +71,5 @@ pub(crate) unsafe fn stored<'t, M: Machine, K: Key>(store: StoreId, table: &Tabl
 /// Panics: a caller has confused the tables of two engines.
 #[cold]
 pub(crate) fn refuse<K: Key>(table: &Table<K>) -> ! {
-    panic!("table {} is of another engine", table.number())
+    panic!("table {} belongs to another engine", table.number())
 }

@@ -31,20 +31,21 @@
 //!
 //! **Additions.** An update that commutes ([`crate::Update::commutes`]) leaves the write counter as
 //! it is. It is logged as the difference that it made to each word, with the write counter of the
-//! row that it was added to. Additions to one counter are in no order among themselves: the row is
-//! what was written with that counter, plus the sum of all additions to it. The log is a prefix: if
-//! it holds an update, it holds every earlier one. So an update may be logged as a difference
-//! whatever its function is. A writer that installs before it is certain to commit (Bamboo) flags
-//! the counter, and nothing is added to a flagged one (`UNSURE` in `sets::logged`). Recovery takes
-//! each group from the write that wrote it last, so a counter belongs to a group of columns, also
-//! where a cell is a whole row.
+//! row that it was added to. Additions to one counter have no order among themselves: the row is
+//! the one that was written with that counter, plus the sum of all additions to it. The log is a
+//! prefix: if it holds an update, it holds every earlier one. So an update may be logged as a
+//! difference whatever its function is. A writer that installs before it is certain to commit
+//! (Bamboo) flags the counter, and nothing is added to a flagged one (`UNSURE` in `sets::logged`).
+//! Recovery takes each group from the write that wrote it last. So a counter belongs to a group of
+//! columns, also where a cell is a whole row.
 //!
-//! **Epochs.** A transaction commits in the global epoch that is read when it is certain to commit:
-//! at its first install, or, if it exposes rows before that (Bamboo), when all that it has read
-//! from is certain to commit ([`WriteSet::will_commit`](crate::sets::WriteSet::will_commit)). A
-//! transaction that reads or overwrites its writes is certain to commit later, so in the same epoch
-//! or a later one. So the transactions up to the end of an epoch are a prefix: none of them depends
-//! on one that is not among them.
+//! **Epochs.** A transaction commits in the global epoch that is read when it is certain to commit.
+//! That is at its first install. If it exposes rows before that (Bamboo), it is when all
+//! transactions that it has read from are certain to commit
+//! ([`WriteSet::will_commit`](crate::sets::WriteSet::will_commit)). A transaction that reads or
+//! overwrites its writes is certain to commit later, so in the same epoch or a later one. So the
+//! transactions up to the end of an epoch are a prefix: none of them depends on one that is not
+//! among them.
 //!
 //! **Holds.** A protocol releases a row once its write is installed (early release). A log may want
 //! other transactions to wait until the write is durable (conservative release). Then each cell has
@@ -140,7 +141,7 @@ pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
     /// Notes that the worker's transaction has aborted.
     fn aborted(&mut self, reason: AbortReason);
 
-    /// Notes that the worker pauses. No other worker may have to wait for what it does next.
+    /// Notes that the worker pauses. No other worker may have to wait for its next step.
     fn go_offline(&mut self);
 
     /// Returns a ticket for the worker's last transaction, with which [`CommitSink::is_durable`]

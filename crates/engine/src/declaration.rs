@@ -80,7 +80,7 @@ impl<M: Machine> Declaration<M> {
     /// set. A key without a record is ignored.
     ///
     /// # Panics
-    /// The table is of another engine.
+    /// The table belongs to another engine.
     pub fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
         if self.needs != DeclarationNeeds::Rows {
             return;

@@ -197,7 +197,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// and, if history is recorded, its writers' numbers. To be called outside any transaction.
     ///
     /// # Panics
-    /// The table is of another engine.
+    /// The table belongs to another engine.
     pub fn peek<K: Key>(&self, table: &Table<K>, key: K, row: &mut Vec<u64>) -> Option<()> {
         let table = self.catalog.get(table);
         let record = table.find(key)?;
@@ -212,7 +212,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// order. The words are as in [`Engine::peek`]. To be called outside any transaction.
     ///
     /// # Panics
-    /// The table is of another engine.
+    /// The table belongs to another engine.
     pub fn peek_all<K: Key>(&self, table: &Table<K>, mut visit: impl FnMut(K, &[u64])) -> bool {
         let (table, mut row) = (self.catalog.get(table), Vec::new());
         table.for_each(|key, record| {

@@ -300,10 +300,9 @@ impl<M: Machine> Epochs<M> {
         if self.oldest_to_commit() != global {
             return false;
         }
-        // AcqRel: the Release pairs with the Acquire of `word`, so a worker that sees the new epoch
-        // sees everything that came before it; the Acquire takes over what the last change of the
-        // gate released. Relaxed on failure: only the value is compared, and the loop exchanges
-        // again.
+        // AcqRel. Release: pairs with the Acquire of `word`, so a worker that sees the new epoch
+        // sees everything that came before it. Acquire: pairs with the last change of the gate.
+        // Relaxed on failure: only the value is compared, and the loop exchanges again.
         while let Err(found) = self.global.compare_exchange(word, word + 1, Ordering::AcqRel, Ordering::Relaxed) {
             if found & !CLOSED != global {
                 return false;

@@ -1,4 +1,4 @@
-//! The record of what a transaction did: raw material for a history, kept by its worker.
+//! The recorded operations of transactions: raw material for a history, kept by each worker.
 
 use contend_index::{KeyWords, key_of};
 use contend_machine::Machine;

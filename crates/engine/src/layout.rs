@@ -68,7 +68,7 @@ pub struct TableCore<M: Machine> {
     holds: bool,
     slabs: Slabs<M>,
     /// In debug builds, the largest write counter of a tombstone that has left the index. It is a
-    /// word of the host, because a check must not change what is simulated.
+    /// word of the host, because a check must not change the simulated accesses.
     unlinked: std::sync::atomic::AtomicU64,
     /// Writers of the deletions of keys that have left the index; kept only if the table records
     /// history.

@@ -43,7 +43,7 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
     /// The machine has no more memory.
     ///
     /// # Panics
-    /// The table is of another engine.
+    /// The table belongs to another engine.
     pub fn insert<K: Key>(
         &mut self,
         table: &Table<K>,

@@ -418,10 +418,10 @@ pub trait NamedProtocol<M: Machine>: Protocol<M> {
 /// and the node set.
 ///
 /// The engine keeps the write set, and answers reads of rows that the transaction itself wrote. So
-/// it asks a protocol only about cells that the transaction has not touched before, with exceptions
-/// that a protocol must handle: a cell may be read more than once, written after it was read, and
-/// read after a write of [`WriteMode::Blind`] or [`WriteMode::CommitTimeUpdate`]. The commit must
-/// fail unless all observations of a cell were of one version.
+/// it asks a protocol only about cells that the transaction has not touched before. A protocol must
+/// handle three exceptions: a cell may be read more than once, written after it was read, and read
+/// after a write of [`WriteMode::Blind`] or [`WriteMode::CommitTimeUpdate`]. The commit must fail
+/// unless all observations of a cell were of one version.
 pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// The state of one worker, such as its read set. It lives as long as the worker.
     type WorkerState: Send + 'static;
@@ -521,8 +521,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     ) -> Result<RecordState, Abort>;
 
     /// Notes that the engine has put a new record into the index and into the write set. The record
-    /// was initialised by `init` with [`RecordOrigin::Inserting`]. `change` is what the insert did
-    /// to the leaf.
+    /// was initialised by `init` with [`RecordOrigin::Inserting`]. `change` describes the insert's
+    /// change of the leaf.
     ///
     /// # Errors
     /// The transaction has to abort.

@@ -1,5 +1,11 @@
 //! Parts that protocols are made of: the write set, the node set, and a map from addresses to
 //! positions.
+//!
+//! All of them are memory of one worker. The only shared words that they touch are the payloads of
+//! records. A protocol holds a cell exclusively while it applies updates to it or installs it, so
+//! these accesses are Relaxed, or word by word ([`Machine::copy_in`], [`Machine::copy_out`]). They
+//! become visible with the protocol's own release of the cell's lock or version word. Optimistic
+//! readers may load words in the middle of an installation, and find out by that word.
 
 mod address_map;
 mod logged;

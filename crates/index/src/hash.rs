@@ -23,7 +23,7 @@
 //!
 //! # Limits
 //! - The index does not shrink.
-//! - One thread at a time splits; it works off what the others have caused.
+//! - One thread at a time splits; it also makes the splits that other threads' inserts have caused.
 //! - Keys whose hashes are equal share a chain, however long.
 
 mod bucket;
@@ -41,15 +41,15 @@ use grow::{Growth, Segment};
 
 /// The bit of a version that says that a writer changes the chain.
 const LOCKED: u64 = 1;
-/// What a change adds to a version.
+/// The difference that a change makes to a version.
 const STEP: u64 = 2;
-/// Entries per bucket that the index is laid out for: the memory of a bucket against the
+/// The entries per bucket that the index is laid out for: the memory of a bucket against the
 /// probability of a second line.
 const LOAD: usize = 2;
 const FEWEST_BUCKETS: usize = 16;
 /// Segment `i > 0` holds `base << (i - 1)` buckets.
 const SEGMENTS: usize = 40;
-/// Lookups of a batch whose cache misses overlap. More than a core's outstanding misses gain
+/// The lookups of a batch, whose cache misses overlap. More than a core's outstanding misses gain
 /// nothing.
 const BATCH: usize = 32;
 
@@ -85,7 +85,7 @@ pub struct HashIndex<M: Machine, K: Key> {
     segments: Box<[Segment<M>; SEGMENTS]>,
     /// Buckets other than heads.
     overflow: Pool<M>,
-    /// How many of them are in use.
+    /// The number of these that are in use.
     overflowing: CachePadded<M::U64>,
     growth: CachePadded<SpinMutex<M, Growth>>,
     key: std::marker::PhantomData<K>,
@@ -113,7 +113,8 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
     /// Latches the chain, unless it has changed since the search.
     #[inline(always)]
     fn latch(&self) -> bool {
-        // Acquire: pairs with the Release in `unlatch`: what the last holder did is seen.
+        // Acquire: pairs with the Release in `unlatch`: this writer changes the chain as the last
+        // one left it.
         let latched = self
             .head
             .version()
@@ -136,15 +137,15 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
 }
 
 impl<M: Machine, K: Key> HashIndex<M, K> {
-    /// An empty index with room for `expected` keys before it has to grow. Its memory comes as one
-    /// block.
+    /// Creates an empty index with room for `expected` keys before it has to grow. Its memory comes
+    /// as one block.
     pub fn new(expected: usize) -> Self {
         let base = (expected / LOAD).max(FEWEST_BUCKETS);
         let segments: Box<[Segment<M>; SEGMENTS]> = Box::new(std::array::from_fn(|_| Segment::new()));
         let mut growth = Growth::new(base);
         growth.add_segment(&segments[0], 0, base, BucketLayout::<K>::WORDS);
         for index in 0..base {
-            // SAFETY: inside the segment just allocated; nobody else has it.
+            // SAFETY: inside the segment just allocated, which no other thread knows.
             unsafe { segments[0].initialise(index, BucketLayout::<K>::WORDS) };
         }
         HashIndex {
@@ -170,7 +171,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     pub fn get_many(&self, keys: &[K], mut found: impl FnMut(usize, Lookup<M>)) {
         let mut hashes = [0; BATCH];
         for (chunk, batch) in keys.chunks(BATCH).enumerate() {
-            // Relaxed: only a hint; `search` reads it again.
+            // Relaxed: only a hint for prefetches; `search` loads it again.
             let extent = Extent(self.extent.load(Ordering::Relaxed));
             for (position, key) in batch.iter().enumerate() {
                 let hash = key.hash();
@@ -214,7 +215,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Removes the key if it still maps to `expect`; says whether it did.
+    /// Removes the key if it still maps to `expect`, and returns whether it did.
     pub fn remove(&self, key: K, expect: u64) -> bool {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
@@ -246,8 +247,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Bytes that the index holds. Memory that is set aside for growth, but not yet touched, does
-    /// not count.
+    /// Returns the bytes that the index holds. Memory that is set aside for growth, but not yet
+    /// touched, does not count.
     pub fn bytes(&self) -> usize {
         // Relaxed: a statistic.
         let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
@@ -257,7 +258,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             + size_of_val(&*self.segments)
     }
 
-    /// Reads the chain that holds the key, or would hold it, and the key's value, 0 if absent.
+    /// Returns the chain that holds the key, or would hold it, and the key's value, 0 if absent.
     #[inline(always)]
     fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
         let mut spin = Spin::<M>::new();
@@ -283,7 +284,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// The number of the bucket that the hash belongs to, and of its segment.
+    /// Returns the number of the bucket that the hash belongs to, and of its segment.
     #[inline(always)]
     fn segment(&self, hash: u64, extent: Extent) -> (usize, usize) {
         let home = ((u128::from(hash) * u128::from(self.base)) >> 64) as u64;
@@ -307,7 +308,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         unsafe { self.segments[segment].chain(index) }
     }
 
-    /// A bucket for a chain's end.
+    /// Returns a bucket for a chain's end.
     #[cold]
     fn add_overflow(&self, hash: u64) -> Bucket<'_, M, K> {
         // Relaxed: a count that only the decision to grow reads.
@@ -326,7 +327,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
 impl<M: Machine, K: Key> Drop for HashIndex<M, K> {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the buckets any more.
+        // SAFETY: no thread uses the buckets any more.
         unsafe { self.growth.get_mut().release::<M>() };
     }
 }

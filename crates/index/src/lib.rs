@@ -18,7 +18,8 @@
 //! leaf's version never restarts. So a stale [`Leaf`] handle reads a version that differs, never
 //! freed memory, and the index needs no epochs.
 //!
-//! The index is thread-safe; nobody blocks on the read path, writers latch single nodes for short.
+//! The index is thread-safe. A lookup takes no latch, and a writer latches single nodes for a short
+//! time.
 
 mod hash;
 mod ordered;
@@ -95,7 +96,7 @@ impl<M: Machine> Leaf<M> {
         version.load(order)
     }
 
-    /// The protocol's word. 0 in a leaf that no protocol has touched.
+    /// Returns the protocol's word. It is 0 in a leaf that no protocol has touched.
     ///
     /// A transaction that raises it must then pass a `SeqCst` fence, and check that the version is
     /// still the observed one. If it is, a writer that changes the leaf later finds the word as it
@@ -107,7 +108,7 @@ impl<M: Machine> Leaf<M> {
         unsafe { self.word.as_ref() }
     }
 
-    /// An address by which leaves can be sorted.
+    /// Returns an address by which leaves can be sorted.
     #[inline(always)]
     pub fn address(self) -> usize {
         self.version.as_ptr() as usize
@@ -151,10 +152,10 @@ pub struct Change<M: Machine> {
 
 /// What a scan calls.
 pub trait ScanVisitor<M: Machine, K> {
-    /// A leaf that overlaps the range, before its entries. Called for every such leaf up to where
-    /// the scan stops, also for an empty range.
+    /// Visits a leaf that overlaps the range, before its entries. Called for every such leaf up to
+    /// where the scan stops, also for an empty range.
     fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()>;
-    /// An entry in the range, in the order of the scan. `Break` stops the scan.
+    /// Visits an entry in the range, in the order of the scan. `Break` stops the scan.
     fn entry(&mut self, key: K, value: u64) -> ControlFlow<()>;
 }
 
@@ -186,8 +187,8 @@ impl<M: Machine, K: Key> AscendingInserts<'_, M, K> {
 }
 
 impl<M: Machine, K: Key> Index<M, K> {
-    /// An empty index, with room for `expected` keys before it has to grow. `apart` is as for
-    /// [`OrderedIndex::apart`]; a hash index keeps no keys together.
+    /// Creates an empty index, with room for `expected` keys before it has to grow. `apart` is as
+    /// for [`OrderedIndex::apart`]; a hash index keeps no keys together.
     pub fn new(kind: IndexKind, expected: usize, apart: u32) -> Self {
         match kind {
             IndexKind::Hash => Index::Hash(HashIndex::new(expected)),
@@ -195,7 +196,7 @@ impl<M: Machine, K: Key> Index<M, K> {
         }
     }
 
-    /// Which of the two it is.
+    /// Returns the kind of the index.
     #[inline(always)]
     pub fn kind(&self) -> IndexKind {
         match self {
@@ -257,7 +258,7 @@ impl<M: Machine, K: Key> Index<M, K> {
         }
     }
 
-    /// Bytes that the index holds.
+    /// Returns the bytes that the index holds.
     pub fn bytes(&self) -> usize {
         match self {
             Index::Hash(index) => index.bytes(),

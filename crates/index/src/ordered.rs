@@ -84,17 +84,17 @@ type LeafNode<'a, M, K, const L: usize> = Node<'a, M, K, L>;
 type InnerNode<'a, M, K, const I: usize> = Node<'a, M, K, I>;
 
 impl<M: Machine, K: Key> OrderedIndex<M, K> {
-    /// An empty index.
+    /// Creates an empty index.
     pub fn new() -> Self {
         Self::with_fanout()
     }
 
-    /// An empty index in which keys of different families never share a leaf, nor a leaf's version:
-    /// those whose first words differ above the `apart` low bits; of 64 and more, all keys are one
-    /// family. So what transactions do to one family, such as a district's orders, is no phantom to
-    /// those that have looked at another (a "contention-aware index": Y. Huang and others,
-    /// "Opportunities for optimism in contended main-memory multicore transactions", VLDB 2020,
-    /// section 4.5).
+    /// Creates an empty index in which keys of different families never share a leaf, nor a leaf's
+    /// version. Two keys are of different families if their first words differ above the `apart`
+    /// low bits; with 64 and more, all keys are one family. So the inserts and removals of one
+    /// family, such as a district's orders, are no phantoms to transactions that have looked at
+    /// another (a "contention-aware index": Y. Huang and others, "Opportunities for optimism in
+    /// contended main-memory multicore transactions", VLDB 2020, section 4.5).
     pub fn apart(apart: u32) -> Self {
         OrderedIndex { apart, ..Self::new() }
     }
@@ -109,7 +109,8 @@ impl<M: Machine, K: Key> Default for OrderedIndex<M, K> {
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
     const FANOUT: () = assert!(L >= 2 && I >= 4, "a split must leave both halves with something");
 
-    /// An empty index with nodes of the sizes that its type names; small ones are for tests.
+    /// Creates an empty index with nodes of the sizes that its type names; small ones are for
+    /// tests.
     pub fn with_fanout() -> Self {
         const { Self::FANOUT };
         let leaves = Pool::new(LeafNode::<M, K, L>::WORDS, node::LINK, 0);
@@ -121,7 +122,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         index
     }
 
-    /// Bytes that the index holds.
+    /// Returns the bytes that the index holds.
     pub fn bytes(&self) -> usize {
         self.leaves.bytes() + self.inners.bytes() + size_of::<Self>()
     }

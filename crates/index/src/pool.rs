@@ -1,14 +1,22 @@
-//! Memory for nodes: slots of one size, reused at once, never returned before the pool is dropped.
+//! Memory for nodes: slots of one size, which are reused at once, and are never returned before the
+//! pool is dropped.
 //!
-//! The memory is type-stable: a slot's words are initialised once, to 0, and are atomics from then
-//! on, so a reader that holds the address of a slot that was freed, or that serves again, reads
-//! words, only not the ones it hopes for; it finds out by a version. [`Pool::free`] changes only
-//! the slot's link word.
+//! **The memory is type-stable.** A slot's words are initialised once, to 0, and are atomics from
+//! then on. So a reader may hold the address of a slot that was freed, or that serves again: it
+//! still reads atomic words, and a version tells it that they are not those it wanted.
+//! [`Pool::free`] changes only the slot's link word, in which no reader is interested. What a
+//! reader may not do is to write there.
 //!
-//! Slots are cut from blocks that grow with the pool, so that a small index is small and a large
-//! one lies on huge pages. Each stripe has a list of free slots and cuts slots in batches; a stripe
-//! that runs dry takes from the others before it cuts, so a queue that frees at one end what it
-//! needs at the other does not grow.
+//! **Why a reader of an old address finds out.** Before a slot is freed, the freeing writer has
+//! changed a version that every reader of the slot validates after its reads: the node's own in the
+//! ordered index, the chain head's in the hash index. The slot serves again only after that. The
+//! pool itself orders nothing for readers: its latches order only the workers that free and
+//! allocate.
+//!
+//! **Stripes.** Slots are cut from blocks that grow with the pool, so that a small index is small
+//! and a large one lies on huge pages. Each stripe has a list of free slots and cuts slots in
+//! batches. A stripe that runs dry takes from the others before it cuts. So the pool does not grow
+//! if one worker frees the slots that another needs.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -21,15 +29,17 @@ pub(crate) const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 const FIRST_BLOCK: usize = 16 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;
-/// With one, the same calls do the same: which stripe is used depends on addresses.
+/// The number of stripes. A stripe is chosen by an address, so the model checker has one stripe:
+/// then the same calls always do the same.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 8 };
-/// Slots that a stripe cuts at once. A model checker looks at all words there are again and again:
-/// few.
+/// The number of slots that a stripe cuts at once. The cost of a model checker grows with the
+/// number of words, so there it is small.
 const BATCH: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// Uninitialised shared memory for `bytes`, aligned to lines, or to huge pages if it is large.
+/// Returns uninitialised shared memory for `bytes`, aligned to lines, or to huge pages if it is
+/// large.
 ///
-/// Ends the process when there is none: an index has no way to refuse an insert.
+/// Ends the process if there is no memory, because an index has no way to refuse an insert.
 pub(crate) fn allocate<M: Machine>(bytes: usize) -> (NonNull<u8>, Layout) {
     let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
     let layout = Layout::from_size_align(bytes.next_multiple_of(LINE), align).expect("fewer than isize::MAX bytes");
@@ -39,10 +49,10 @@ pub(crate) fn allocate<M: Machine>(bytes: usize) -> (NonNull<u8>, Layout) {
     }
 }
 
-/// Makes `count` words from `words` on: zeros.
+/// Initialises `count` words from `words` on with zeros.
 ///
 /// # Safety
-/// The words lie in one allocation that is aligned for them, and nobody else uses them yet.
+/// The words lie in one allocation that is aligned for them, and no other thread uses them yet.
 pub(crate) unsafe fn initialise<M: Machine>(words: *mut M::U64, count: usize) {
     for i in 0..count {
         // SAFETY: in bounds and unshared by the caller's promise.
@@ -50,7 +60,7 @@ pub(crate) unsafe fn initialise<M: Machine>(words: *mut M::U64, count: usize) {
     }
 }
 
-/// A batch of slots that no one has used, and slots that were freed.
+/// The slots of one stripe: freed ones, and the rest of a batch that was never used.
 struct Stripe<M: Machine> {
     /// The first free slot, whose link word holds the address of the next; null at the end.
     free: *mut M::U64,
@@ -68,14 +78,14 @@ struct Blocks {
     rest_bytes: usize,
     /// Bytes of the slots that were cut.
     cut: usize,
-    /// Bytes that the first block shall have.
+    /// The bytes of the first block.
     first: usize,
 }
 
 // SAFETY: the blocks belong to the pool; their addresses are not bound to a thread.
 unsafe impl Send for Blocks {}
 
-/// See the module.
+/// A pool of slots; see the module.
 pub(crate) struct Pool<M: Machine> {
     slot_words: usize,
     link: usize,
@@ -84,8 +94,9 @@ pub(crate) struct Pool<M: Machine> {
 }
 
 impl<M: Machine> Pool<M> {
-    /// A pool of slots of `slot_words` words, a multiple of a line. Word `link` of a slot is the
-    /// pool's while the slot is free. Room for the first `expected` slots comes as one block.
+    /// Creates a pool of slots of `slot_words` words, a multiple of a line. Word `link` of a slot
+    /// belongs to the pool while the slot is free. The memory of the first `expected` slots comes
+    /// as one block.
     pub(crate) fn new(slot_words: usize, link: usize, expected: usize) -> Self {
         assert!(link < slot_words && (slot_words * 8).is_multiple_of(LINE) && size_of::<M::U64>() == 8);
         let stripe = || Stripe { free: std::ptr::null_mut(), fresh: std::ptr::null_mut(), fresh_slots: 0 };
@@ -111,8 +122,8 @@ impl<M: Machine> Pool<M> {
         hint % STRIPES
     }
 
-    /// A slot. All its words are initialised; they hold 0, or what they held when the slot was
-    /// freed, but for the link word. `hint` spreads callers over stripes.
+    /// Returns a slot. All its words are initialised: they hold 0, or the values from when the slot
+    /// was freed, except for the link word. `hint` spreads callers over stripes.
     pub(crate) fn alloc(&self, hint: usize) -> NonNull<M::U64> {
         let own = Self::stripe_of(hint);
         if let Some(slot) = self.stripes[own].with(|stripe| self.take_free(stripe).or_else(|| self.take_fresh(stripe)))
@@ -132,18 +143,19 @@ impl<M: Machine> Pool<M> {
         })
     }
 
-    /// Takes a slot back. Others may read it still.
+    /// Takes a slot back. Other threads may still read it.
     pub(crate) fn free(&self, slot: NonNull<M::U64>, hint: usize) {
         // SAFETY: a slot has `slot_words` words, more than `link`.
         let link = unsafe { slot.add(self.link).as_ref() };
         self.stripes[Self::stripe_of(hint)].with(|stripe| {
-            // Relaxed: the list is read under the latch only.
+            // Relaxed: only a thread that holds the stripe's latch reads the list, and the latch
+            // orders it.
             link.store(stripe.free.expose_provenance() as u64, Ordering::Relaxed);
             stripe.free = slot.as_ptr();
         });
     }
 
-    /// Bytes of all slots, in use or free.
+    /// Returns the bytes of all slots, in use or free.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.with(|blocks| blocks.cut)
     }
@@ -184,7 +196,7 @@ impl<M: Machine> Pool<M> {
             blocks.cut += bytes;
             batch.cast()
         });
-        // SAFETY: the batch is `BATCH * slot_words` words that nobody has seen.
+        // SAFETY: the batch is `BATCH * slot_words` words, which no other thread knows yet.
         unsafe { initialise::<M>(stripe.fresh, BATCH * self.slot_words) };
         stripe.fresh_slots = BATCH;
     }
@@ -193,8 +205,8 @@ impl<M: Machine> Pool<M> {
 impl<M: Machine> Drop for Pool<M> {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: allocated with this layout, and the pool's owner, hence every user of its
-            // slots, is gone.
+            // SAFETY: allocated with this layout. The pool's owner is gone, and with it every user
+            // of its slots.
             unsafe { M::dealloc(block, layout) };
         }
     }

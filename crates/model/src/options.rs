@@ -106,8 +106,8 @@ pub trait OptionValue: Sized {
     fn show(&self) -> String;
 }
 
-/// Parses a whole number: digits with `_` between them, followed by nothing or by k, M or G for a
-/// factor of 1,000, 1,000,000 or 1,000,000,000; or a number with a power of ten, as in `1e6` and
+/// Parses a whole number: digits with `_` between them. They may be followed by k, M or G, for a
+/// factor of 1,000, 1,000,000 or 1,000,000,000. A power of ten is allowed, too, as in `1e6` and
 /// `2.5e3`.
 fn parse_whole(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {

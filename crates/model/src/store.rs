@@ -33,7 +33,7 @@ pub trait Load {
     /// The store has no more memory.
     ///
     /// # Panics
-    /// The table is of another store.
+    /// The table belongs to another store.
     fn insert<K: Key>(&mut self, table: &Table<K>, key: K, fill: impl FnOnce(&mut [u64])) -> Result<bool, OutOfMemory>;
 
     /// Announces that rows will be inserted under these keys soon, so that their cache misses
@@ -56,21 +56,21 @@ pub trait Inspect {
     /// Returns the name of a table, for messages.
     ///
     /// # Panics
-    /// The table is of another store.
+    /// The table belongs to another store.
     fn table_name<K: Key>(&self, table: &Table<K>) -> String;
 
     /// Copies the row under `key` to `row`; words of the store's own may follow it. Returns `None`
     /// if the key is absent.
     ///
     /// # Panics
-    /// The table is of another store.
+    /// The table belongs to another store.
     fn peek<K: Key>(&self, table: &Table<K>, key: K, row: &mut Vec<u64>) -> Option<()>;
 
     /// Visits every row of a table in the order of the keys. Returns `false`, and visits none, if
     /// the table's index has no order.
     ///
     /// # Panics
-    /// The table is of another store.
+    /// The table belongs to another store.
     fn peek_all<K: Key>(&self, table: &Table<K>, visit: impl FnMut(K, &[u64])) -> bool;
 
     /// Announces that the rows under these keys will be read soon, so that their cache misses

@@ -1,4 +1,4 @@
-//! What the layers cost: Silo written by hand, the same over `Machine`, and the engine's.
+//! The cost of the layers: Silo written by hand, the same over `Machine`, and the engine's.
 //!
 //! `cargo bench -p contend-protocols --bench abstraction` runs three Silos on two threads in turns,
 //! on the same hash index, with transactions of ten operations on 8-byte rows, and prints the
@@ -26,7 +26,7 @@ use contend_protocols::optimistic::silo::Silo;
 const OPERATIONS: usize = 10;
 const THREADS: usize = 2;
 
-/// A generator of keys that costs next to nothing (Steele, Lea, Flood: splitmix64, OOPSLA 2014).
+/// A generator of keys that costs almost nothing (Steele, Lea, Flood: splitmix64, OOPSLA 2014).
 struct Keys {
     state: u64,
     records: u64,
@@ -50,31 +50,32 @@ impl Keys {
     }
 }
 
-/// Keys that are not dense: a bijection.
+/// Returns a key of a set that is not dense: a bijection.
 fn spread(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// What a contestant does: transactions, until told to stop; it returns how many committed.
+/// The work of a contestant: it runs transactions until it is told to stop, and returns the number
+/// of commits.
 trait Contestant: Sync {
     fn run(&self, thread: usize, records: u64, writes: u64, stop: &<Native as Machine>::U64) -> u64;
 }
 
-/// Puts rows into memory that is never freed, on huge pages where the system has them: as the
+/// Puts rows into memory that is never freed, on huge pages where the system has them, as the
 /// engine does.
 fn leak_huge<T>(rows: impl ExactSizeIterator<Item = T>) -> &'static [T] {
     let count = rows.len();
     let layout = Layout::array::<T>(count).and_then(|layout| layout.align_to(2 << 20)).expect("a size that can be had");
     let first = Native::alloc(layout).expect("memory").cast::<T>();
     for (position, row) in rows.enumerate() {
-        // SAFETY: inside the block, which nobody else knows of.
+        // SAFETY: inside the block, which no other thread knows.
         unsafe { first.add(position).write(row) };
     }
     // SAFETY: all `count` rows were written, and the block is never freed.
     unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
 }
 
-/// Silo by hand. A macro, so that the two texts are one.
+/// Silo by hand. It is a macro, so that the two texts are one.
 macro_rules! silo_by_hand {
     ($module:ident, $word:ty, $fence:path) => {
         mod $module {
@@ -247,7 +248,7 @@ impl<P: NamedProtocol<Native>> Contestant for OnEngine<P> {
     }
 }
 
-/// Committed transactions a second, all threads together.
+/// Returns the committed transactions per second of all threads together.
 fn window(contestant: &dyn Contestant, records: u64, writes: u64, length: Duration) -> f64 {
     let stop = <Native as Machine>::U64::new(0);
     let start = Instant::now();
@@ -256,7 +257,7 @@ fn window(contestant: &dyn Contestant, records: u64, writes: u64, length: Durati
             .map(|thread| {
                 let stop = &stop;
                 scope.spawn(move || {
-                    // A core that can't be had is no reason not to measure.
+                    // If a thread can't be pinned to its core, it runs unpinned.
                     let _ = pin_to_core(thread);
                     contestant.run(thread, records, writes, stop)
                 })

@@ -1,7 +1,7 @@
 //! An engine driven by hand: tables, a loader, and transactions that meet on one worker thread.
 //!
-//! The facade `contend` does all of this for an application. This is for the authors of protocols,
-//! who want to see each call.
+//! The facade `contend` does all of this for an application. This example is for authors of
+//! protocols, because it shows each call.
 //!
 //! `cargo run -p contend-protocols --example engine_by_hand`, and `cargo test` runs it as well.
 
@@ -40,14 +40,14 @@ fn main() {
     });
     assert_eq!(balance, Ok(105));
 
-    // The same by hand. A transaction that is dropped aborts.
+    // The same by hand. A dropped transaction aborts.
     let mut txn = worker.begin();
     txn.insert_row(&accounts, 10).expect("no conflict").expect("the key was free").copy_from_slice(&[7, 0]);
     assert!(txn.delete_row(&accounts, 0).expect("no conflict"));
     txn.commit().expect("no conflict");
 
-    // Two transactions of two workers, in one thread. The second changes what the first has read;
-    // the first writes, and so fails to validate.
+    // Two transactions of two workers, in one thread. The second changes the row that the first has
+    // read. The first writes, and so fails to validate.
     let mut other = engine.worker().expect("a free slot");
     let mut first = worker.begin();
     let seen = first.read_row(&accounts, 2, Projection::WHOLE).expect("no conflict").expect("it was loaded")[0];

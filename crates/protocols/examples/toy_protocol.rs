@@ -19,9 +19,9 @@ options! {
     pub struct OneLockOptions {}
 }
 
-/// What an access finds.
+/// The result of an access.
 type Found = Result<RecordState, Abort>;
-/// What a step comes to that finds nothing.
+/// The result of a step that has none.
 type Done = Result<(), Abort>;
 
 /// The protocol: a word that is 1 while a transaction runs.
@@ -39,8 +39,8 @@ impl<M: Machine> OneLock<M> {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Clears and sets flags of a cell, and returns what they were: whether there is a row, and
-    /// whether it has left the index.
+    /// Clears and sets flags of a cell, and returns the flags before: they tell whether there is a
+    /// row, and whether the record has left the index.
     fn change(cell: Cell<M>, clear: u64, set: u64) -> u64 {
         let before = cell.word().load(Ordering::Relaxed);
         cell.word().store(before & !clear | set, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl<M: Machine> Protocol<M> for OneLock<M> {
     }
 
     fn write(&self, cx: &mut Context<M>, local: &mut (), at: Located<M>, groups: Groups, _: WriteMode) -> Found {
-        // Some modes need no copy of the row; it does them no harm.
+        // Some modes need no copy of the row, but it does them no harm.
         self.read(cx, local, at, Projection::of_groups(groups))
     }
 

@@ -1,4 +1,4 @@
-//! Deliberate faults: what the proof is tested with.
+//! Deliberate faults, with which the proof is tested.
 //!
 //! A protocol is generic over `F`, the faults that it has. Each protocol declares the faults that
 //! its algorithm can have, in a trait at the end of its file, by [`faults!`](crate::faults). Its
@@ -66,8 +66,8 @@ macro_rules! faults {
     };
 }
 
-/// The fence between what a transaction makes visible and its look at what others do, where two
-/// transactions do so crosswise: at least one of the two sees the other.
+/// The fence between a transaction's stores that others must see and its loads of what others
+/// store. If two transactions cross in this way, at least one of them sees the other.
 #[inline(always)]
 pub(crate) fn dekker_fence<M: Machine, F: FenceFaults>() {
     if !F::FORGET_FENCES {

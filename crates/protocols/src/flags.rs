@@ -52,7 +52,7 @@ pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
 }
 
 /// Installs the write at `position`, whose cells the transaction holds exclusively. `change` clears
-/// flags of a cell, or sets some, and returns what they were.
+/// flags of a cell, or sets some, and returns the flags before.
 #[inline(always)]
 pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
@@ -125,20 +125,20 @@ pub(crate) fn init_words<M: Machine>(cells: Cells<M>, initial: RecordOrigin, pla
             RecordOrigin::Inserting if number == 0 => placeholder | QUEUED,
             RecordOrigin::Inserting => placeholder,
         };
-        // Relaxed: nobody else sees the record yet. The index publishes it by the Release of its
-        // insert, which pairs with the Acquire of a lookup.
+        // Relaxed: no other transaction sees the record yet. The index publishes it by the Release
+        // of its insert, which pairs with the Acquire of a lookup.
         cell.word().store(word, Ordering::Relaxed);
     }
 }
 
-/// Marks a tombstone as unlinked, if it still is one, no commit has locked it, its write counter's
-/// epoch is over, and `may_go` agrees, given its word.
+/// Marks a tombstone as unlinked, if four things hold: it still is a tombstone, no commit has
+/// locked it, the epoch of its write counter is over, and `may_go` agrees, given its word.
 ///
 /// `ignores_locks` is a deliberate fault: a lock does not matter.
 ///
-/// The engine takes it out of the index afterwards. A transaction that has read the tombstone
-/// fails at validation, because the observed word lacks the bit; one that wants to lock it finds
-/// the bit, and aborts.
+/// The engine takes it out of the index afterwards. A transaction that has read the tombstone fails
+/// at validation, because the observed word lacks the bit. A transaction that wants to lock it
+/// finds the bit, and aborts.
 pub(crate) fn unlink_unlocked<M: Machine>(
     tombstone: Tombstone<'_, M>,
     ignores_locks: bool,
@@ -161,9 +161,9 @@ pub(crate) fn unlink_unlocked<M: Machine>(
     } else {
         (word & !QUEUED, UnlinkOutcome::Alive)
     };
-    // AcqRel: the Acquire pairs with the Release of the last unlock, the Release with the Acquire
-    // of the next lock and of readers (`ReadsAndLocks`; in H-Store its own exchange). The exchange
-    // succeeds only on the word that was judged, so that no commit has come between.
+    // AcqRel. The Acquire pairs with the Release of the last unlock; the Release pairs with the
+    // Acquire of the next lock and of readers (`ReadsAndLocks`; in H-Store its own exchange). The
+    // exchange succeeds only on the word that was judged, so no commit has come between.
     if first.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return UnlinkOutcome::Busy;
     }

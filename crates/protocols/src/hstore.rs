@@ -1,8 +1,9 @@
 //! H-Store: one transaction at a time in each partition of the data.
 //!
-//! **Idea.** The data are divided into partitions. A transaction declares before it begins which
-//! partitions it will touch, and waits until it holds them. Then it reads and writes as if it were
-//! alone: it locks, checks and copies nothing because of other transactions.
+//! **Idea.** The data are divided into partitions. A transaction declares the partitions that it
+//! will touch before it begins, and waits until it holds them. Then it reads and writes as if it
+//! were alone: it takes no locks, validates nothing, and keeps no copies because of other
+//! transactions.
 //!
 //! | step of the paper | function |
 //! | --- | --- |
@@ -19,15 +20,15 @@
 //! **Promises** serializability, as long as transactions touch only the partitions that they have
 //! declared. A transaction without a declaration gets all partitions.
 //!
-//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked* says
-//! that a tombstone is about to get a row. A partition has a lock with a queue:
+//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked*
+//! marks a tombstone that is about to get a row. A partition has a lock with a queue:
 //! [`crate::locking::queue`].
 //!
 //! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
 //! **Waits.** A transaction waits for a partition only if its holder and all transactions before it
-//! in the queue are older. The oldest is first in the queue. A transaction that comes too late for
-//! that aborts, and gets a new timestamp. So waits form no cycle.
+//! in the queue are older. The oldest is first in the queue. A transaction that finds a younger one
+//! there comes too late: it aborts, and gets a new timestamp. So waits form no cycle.
 //!
 //! **Phantoms.** No other transaction is in the partition. Tombstones leave the index while
 //! transactions run, by an exchange of their word.
@@ -57,10 +58,10 @@ use crate::method::timestamp::{Outcome, Source, Stamper, TimestampOptions, Times
 options! {
     /// H-Store's options.
     pub struct HStoreOptions {
-        /// Where timestamps come from. The clock costs nothing, and transactions of one partition
-        /// do not need their order.
+        /// The source of timestamps. The clock costs nothing, and transactions of one partition do
+        /// not need their order.
         "timestamp.source" source: Source = Source::Clock, in ();
-        /// Timestamps of a batch.
+        /// The number of timestamps in a batch.
         "timestamp.batch" batch: u64 = 16, in 1..=1_000_000;
     }
 }
@@ -96,7 +97,8 @@ struct Partition<M: Machine>(M::U64);
 pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
     locks: QueuedLocksWorker<M, YoungWait<M, F>>,
     held: Vec<(Cell<M>, RequestHandle<M>)>,
-    /// First cells of tombstones that are about to get a row.
+    /// The first cells of the tombstones that the transaction has locked: they are about to get a
+    /// row.
     locked_tombstones: Vec<Cell<M>>,
 }
 
@@ -345,7 +347,7 @@ impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
 faults! {
     /// The deliberate faults of H-Store.
     pub trait HStoreFaults: QueueFaults {
-        /// Of several partitions only the first is held.
+        /// Only the first of several partitions is held.
         LOCK_ONLY_FIRST_PARTITION,
         /// Partitions are given back before the writes are installed.
         RELEASE_BEFORE_INSTALL,
@@ -353,10 +355,9 @@ faults! {
     pub const FAULTS;
 }
 
-/// Where the algorithm asks for its faults.
+/// The places where the algorithm asks for its faults.
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
-    /// Returns the partitions that the transaction locks of those that it has declared: all,
-    /// without a fault.
+    /// Returns the declared partitions that the transaction locks: all, without a fault.
     #[inline(always)]
     fn partitions_to_lock(declared: &[usize]) -> &[usize] {
         if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared }

@@ -1,11 +1,11 @@
 //! Concurrency-control protocols, one file each, and the list of their names.
 //!
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command
-//! then has it. Protocols never import each other; what several of them share lies below them: in
-//! the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
+//! then has it. Protocols never import each other. The code that several of them share lies below
+//! them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
 //! [`multiversion`], in [`fault`].
 //!
-//! What this crate must not know: workloads.
+//! This crate must not know workloads.
 
 pub mod fault;
 pub mod flags;

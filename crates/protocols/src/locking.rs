@@ -1,4 +1,4 @@
-//! Strict two-phase locking: what the locking protocols have in common.
+//! Strict two-phase locking: the part that the locking protocols have in common.
 //!
 //! **Idea.** A transaction locks each record before it touches it, shared to read and exclusive to
 //! write. It holds all its locks until it ends. The protocols differ in what happens to a request
@@ -145,7 +145,7 @@ pub trait LockWord<M: Machine> {
     fn release_exclusive(cell: Cell<M>, clear: u64, set: u64);
 }
 
-/// The locks of all cells, and what a transaction does at a conflict.
+/// The locks of all cells, and the reaction of a transaction to a conflict.
 ///
 /// There is no lock table: a lock stands in the metadata of its cell ([`LockWord`]).
 pub trait LockManager<M: Machine>: Send + Sync + 'static {
@@ -157,7 +157,7 @@ pub trait LockManager<M: Machine>: Send + Sync + 'static {
     type Faults: LockingFaults;
     /// A worker's own state.
     type WorkerState: Send + 'static;
-    /// What a transaction keeps of a lock, to release or upgrade it.
+    /// The handle of a lock, which a transaction keeps to release or upgrade it.
     type Handle: Copy + Send + std::fmt::Debug + 'static;
     /// The layout of a lock.
     type Word: LockWord<M>;

@@ -1,13 +1,13 @@
-//! The family of multi-version protocols: where versions stand, how a transaction finds the one of
-//! its time, and what a commit writes.
+//! The family of multi-version protocols: where versions are kept, how a transaction finds the
+//! version of its time, and what a commit writes.
 //!
 //! **The newest version is in the record**, where the index leads. A commit copies the version that
 //! it overwrites to a record of its own, which is in no index, and links the copy into the *version
 //! chain* of the cell. So a read of the newest version, as nearly all are, follows no pointer, and
 //! touches the lines that a single-version protocol touches. A late transaction follows the chain
 //! to the version that it would have read in time. (The authors' codes put all versions into a
-//! chain, and some bring one inline.) The price is one copy for each write, which a chain of all
-//! versions pays as well, as the place of the new version.
+//! chain, and some bring one inline.) The price is one copy for each write. A chain of all versions
+//! pays the same for the place of the new version.
 //!
 //! **Metadata.** Six words for each cell. The paper's name for the timestamp of a version is `wts`,
 //! for that of its youngest read `rts`.
@@ -23,9 +23,9 @@
 //!
 //! **Versions are written in the order of their timestamps.** A transaction that is older than the
 //! newest version aborts instead of writing a version below it. (Cicada's authors do so by default,
-//! and so does DBx1000's MVCC.) There are two exceptions, both of which need that no younger
-//! transaction has read the cell: late updates that commute ([`msto`]) and writes that nobody will
-//! see (`multiversion/validation.rs`).
+//! and so does DBx1000's MVCC.) There are two exceptions: late updates that commute ([`msto`]), and
+//! writes that no transaction will see (`multiversion/validation.rs`). Both need that no younger
+//! transaction has read the cell.
 //!
 //! **Write intents** are what Cicada calls pending versions and Hekaton write locks. An intent is a
 //! timestamp, if its transaction has one: younger readers wait for its outcome, older ones pass. A
@@ -36,8 +36,8 @@
 //! has ended. [`collect`] says how that becomes known, and what happens to versions that a long
 //! transaction needs.
 //!
-//! **A protocol of this family** implements [`VersionRules`]: what it does at a begin, a read, a
-//! write and a commit. [`MultiVersion`] adds what is the same in all of them.
+//! **A protocol of this family** implements [`VersionRules`]: its part of a begin, a read, a write
+//! and a commit. [`MultiVersion`] adds the part that all of them share.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -83,7 +83,7 @@ pub use validation::{VALIDATION_FAULTS, ValidatingOptions, ValidationFaults};
 
 /// Metadata words of a cell.
 pub(crate) const WORDS: usize = 6;
-/// The `wts` of a version begins with this bit of its word.
+/// The lowest bit of a version's `wts` in its word.
 const WTS_SHIFT: u32 = 4;
 
 /// No transaction is going to write the cell.
@@ -91,8 +91,8 @@ pub(crate) const NO_INTENT: u64 = 0;
 /// Intent of a transaction that is about to draw its commit timestamp. Every other transaction
 /// waits for it.
 const INTENT_TAKING_TIMESTAMP: u64 = 1;
-/// Intent of a transaction that will draw a timestamp later than all that exist now; nobody waits
-/// for it. The bits below tell one worker from another.
+/// Intent of a transaction that will draw a timestamp later than all present ones. No transaction
+/// waits for it. The bits below tell one worker from another.
 pub(crate) const INTENT_WITHOUT_TIMESTAMP: u64 = 1 << 63;
 
 /// Returns the `wts` in a version's word.

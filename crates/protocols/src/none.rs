@@ -1,8 +1,8 @@
 //! No concurrency control: the upper bound of what a protocol can reach on this engine.
 //!
-//! **Idea.** A transaction buffers its writes and installs them at commit, like the others; but it
-//! locks nothing and checks nothing. What is left is the price of the index, of the copies and of
-//! the frame, which every protocol pays.
+//! **Idea.** A transaction buffers its writes and installs them at commit, as in the other
+//! protocols, but it locks nothing and validates nothing. The remaining cost is that of the index,
+//! of the copies and of the frame, which every protocol pays.
 //!
 //! **Paper.** The baseline "NO-CC" of T. Tanabe, T. Hoshino, H. Kawashima, O. Tatebe: "An analysis
 //! of concurrency control protocols for in-memory databases with CCBench", VLDB 2020.
@@ -32,7 +32,7 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 options! {
-    /// There is nothing to choose.
+    /// No options.
     pub struct NoControlOptions {}
 }
 

@@ -1,8 +1,9 @@
 //! Optimistic protocols: a transaction reads without locks, buffers its writes, and locks and
 //! validates at commit.
 //!
-//! What all of them do stands here and in the files of this folder that are no protocols; what one
-//! of them does differently is its [`Validation`]. [`Validating`] makes a protocol of that.
+//! The code that all of them share is here and in the files of this folder that are no protocols.
+//! The code in which a protocol differs is its [`Validation`]; [`Validating`] makes a protocol of
+//! that.
 //!
 //! | step | where |
 //! | --- | --- |
@@ -12,10 +13,10 @@
 //! | transaction identifiers (TIDs), and why epochs order commits | `optimistic/tid.rs` |
 //! | which cells are validated, against what, and what is installed | the protocol's file |
 //!
-//! **The word** of a cell (a record, or, with timestamp splitting, a group of its columns) is a
-//! version, which is the protocol's, above the flags of [`crate::flags`]. A committing writer sets
-//! the lock bit. A reader observes all of the word but the lock bit and the queued bit. A write of
-//! some columns writes their cells only.
+//! **The word** of a cell (a record, or a group of its columns with timestamp splitting) is a
+//! version, which belongs to the protocol, above the flags of [`crate::flags`]. A committing writer
+//! sets the lock bit. A reader observes all of the word but the lock bit and the queued bit. A
+//! write of some columns writes only their cells.
 //!
 //! **Memory ordering.** Two pairs carry the family; each is argued where it stands.
 //!
@@ -50,20 +51,20 @@ pub(crate) const FLAGS: u64 = LOCKED | ABSENT | UNLINKED | QUEUED;
 /// The lowest bit of a word's version.
 pub(crate) const VERSION_SHIFT: u32 = 4;
 
-/// Returns what a reader observes of `word`: neither the lock nor the queued bit says anything of
-/// the row.
+/// Returns the part of `word` that a reader observes: neither the lock nor the queued bit says
+/// anything about the row.
 #[inline(always)]
 pub(crate) fn observed(word: u64) -> u64 {
     word & !(LOCKED | QUEUED)
 }
 
-/// How a protocol of this family validates, and what else it does differently from the others.
+/// The validation of a protocol of this family, and all else in which it differs from the others.
 /// [`Validating`] is the protocol.
 ///
-/// The hooks are called in the order of [`Protocol`]'s methods of the same meaning. `own` is the
-/// part of the worker's state that is this protocol's; the family keeps the reads and the locks.
+/// The hooks are called in the order of the methods of [`Protocol`] with the same meaning. `own` is
+/// this protocol's part of the worker's state; the family keeps the reads and the locks.
 pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
-    /// Name, paper, promise.
+    /// Name, summary, paper, isolation and needs of the protocol.
     const INFO: ProtocolInfo;
     /// The options with which a transaction can read a snapshot ([`NamedProtocol::SNAPSHOTS`]).
     const SNAPSHOTS: Option<&'static str> = None;
@@ -72,17 +73,17 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
     const PROVIDES_WRITE_COUNTERS: bool = false;
     /// The flags with which a placeholder begins.
     const PLACEHOLDER: u64 = ABSENT;
-    /// Whether a read of what the transaction is going to write is marked: the lock that validation
-    /// finds there is the transaction's own.
+    /// Whether the read of a cell that the transaction is going to write is marked: the lock that
+    /// validation finds there is the transaction's own.
     const MARKS_WRITES: bool = true;
-    /// What can be tuned.
+    /// The protocol's options.
     type Options: Options;
-    /// Deliberate faults.
+    /// The protocol's deliberate faults.
     type Faults: OptimisticFaults;
     /// The protocol's part of a worker's state.
     type WorkerState: Send + 'static;
 
-    /// Returns the defaults, but with snapshots, if there can be any.
+    /// Returns the default options, but with snapshots if the protocol can have any.
     fn options_with_snapshots() -> Self::Options {
         Self::Options::default()
     }
@@ -90,7 +91,7 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
     /// Makes the shared state.
     fn new(options: Self::Options) -> Self;
 
-    /// Returns how long a transaction waits between its last read and its commit.
+    /// Returns the options of the wait between a transaction's last read and its commit.
     fn read_phase(&self) -> &ReadPhaseOptions;
 
     /// Returns the metadata words of a cell, 1 or more.
@@ -103,13 +104,13 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         let _ = workers;
     }
 
-    /// Returns whether transactions that say that they only read see a snapshot
+    /// Returns whether transactions that declare themselves read-only see a snapshot
     /// ([`Protocol::reads_snapshots`]).
     fn reads_snapshots(&self) -> bool {
         false
     }
 
-    /// Returns whether the transaction's snapshot has all that its worker has committed
+    /// Returns whether the transaction's snapshot has all commits of its worker
     /// ([`Protocol::sees_own_commits`]).
     fn sees_own_commits(&self, own: &Self::WorkerState) -> bool {
         let _ = own;

@@ -1,4 +1,4 @@
-//! The list of protocols.
+//! The registry: the list of protocols, and their choice by name.
 
 use contend_engine::{NamedProtocol, OptionSpec, Options, ProtocolInfo};
 use contend_machine::Machine;
@@ -14,7 +14,7 @@ pub trait ProtocolVisitor<M: Machine> {
 /// Former names of protocols, each with the name that it has today.
 pub const PROTOCOL_ALIASES: [(&str, &str); 2] = [("mvcc", "msto"), ("to", "timestamp-ordering")];
 
-/// Returns today's name of a protocol that may be written by a former one.
+/// Returns the present name of a protocol; `written` may be a former one.
 pub fn protocol_name(written: &str) -> &str {
     PROTOCOL_ALIASES.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| name)
 }
@@ -37,7 +37,7 @@ macro_rules! protocols {
         }
 
         /// Calls `visitor` with the protocol of this name, or former name, and returns its result;
-        /// `None` if no protocol has the name. The choice is made once in a run: the visitor's code
+        /// `None` if no protocol has the name. The choice is made once in a run. The visitor's code
         /// is compiled for each protocol.
         pub fn with_protocol<M: Machine, V: ProtocolVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
             let name = protocol_name(name);

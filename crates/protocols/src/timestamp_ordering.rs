@@ -174,7 +174,7 @@ impl<M: Machine> TimestampOrderingWorker<M> {
         }
     }
 
-    /// Takes the prewrites back that are not installed.
+    /// Takes back the prewrites that are not installed.
     fn withdraw(&mut self) {
         for cell in self.prewritten.drain(..) {
             let prewrite = timestamps(cell).prewrite;

@@ -1,5 +1,4 @@
-//! On the transaction path nothing is allocated after a warm-up: counted by an allocator that
-//! counts.
+//! The path of a transaction allocates nothing after a warm-up, as a counting allocator shows.
 //!
 //! A binary of its own: a process has one allocator.
 
@@ -17,7 +16,7 @@ use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 struct Counting;
 
 thread_local! {
-    /// Allocations of this thread; none is counted while it is negative.
+    /// The allocations of this thread. While the number is negative, none is counted.
     static ALLOCATIONS: Cell<i64> = const { Cell::new(i64::MIN) };
 }
 
@@ -60,7 +59,8 @@ fn allocations(action: impl FnOnce()) -> i64 {
 
 const ROWS: u64 = 2000;
 
-/// Every kind of access, of so many keys that sets go from lists to hashing; keys come and go.
+/// Makes every kind of access, with enough keys for sets to switch from lists to hashing. Keys are
+/// inserted and deleted.
 fn transaction(worker: &mut Worker<Erased<Native>, Native>, (rows, index): (&Table<u64>, IndexKind), number: u64) {
     let key = |i: u64| (number * 31 + i * 7) % ROWS;
     let keys: [u64; 40] = std::array::from_fn(|i| key(i as u64));
@@ -94,7 +94,7 @@ impl ProtocolVisitor<Native> for Allocates {
     type Output = ();
 
     fn visit<P: NamedProtocol<Native>>(self) {
-        // Erased: the rest is compiled once, not once a protocol.
+        // The protocol is erased: the rest is compiled once, not once for each protocol.
         allocates_nothing(P::INFO.name, Erased::new(P::new(Default::default())), self.0);
     }
 }
@@ -111,8 +111,8 @@ fn allocates_nothing(name: &str, protocol: Erased<Native>, index: IndexKind) {
     let mut run = |numbers: std::ops::Range<u64>| {
         numbers.for_each(|number| transaction(&mut worker, (&rows, index), number));
     };
-    // How many versions wait to be reused is a matter of time: a worker that loses its core in the
-    // midst may have more of them than ever, once.
+    // The number of versions that wait for reuse depends on timing: a worker that loses its core
+    // may once have more of them than ever before.
     let counted: Vec<_> = (0..5).map(|round| allocations(|| run(4000 * round..4000 * (round + 1)))).collect();
     assert!(counted[1..].contains(&0), "{name} with {index:?}: {counted:?} allocations, of 4000 transactions each");
 }

@@ -13,8 +13,8 @@ const COMMENT_ABOVE: usize = 4;
 /// The memory orderings.
 const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// What code may depend on: the platform, tests, the model checker, and features; and the dispatch of
-/// a build (crates/runner/build.rs), since CI runs both dispatches.
+/// What code may depend on: the platform, tests, the model checker, and features; and the dispatch
+/// of a build (crates/runner/build.rs), since CI runs both dispatches.
 const PREDICATES: [&str; 19] = [
     "all",
     "any",

@@ -167,8 +167,8 @@ fn a_full_disk_can_be_opened() {
     }
 }
 
-/// A disk that becomes full while rows are loaded. Acknowledged rows are there after a crash. Of
-/// the others, only whole transactions are.
+/// A disk that becomes full while rows are loaded. Acknowledged rows are there after a crash. Other
+/// rows are there by whole transactions only.
 #[test]
 fn a_load_that_does_not_fit_is_refused() {
     const PART: u64 = 1500;

@@ -18,8 +18,8 @@ use contend_model::Projection;
 /// simulated core doesn't see otherwise.
 const READ_INSTRUCTIONS: u32 = 20;
 /// The instructions of a write in memory of the worker's own, until the row is installed: the write
-/// set, the image, and a branch that is mispredicted half of the time where reads and writes are
-/// mixed.
+/// set, the image, and a mispredicted branch. Where reads and writes are mixed, that branch is
+/// mispredicted half of the time.
 const WRITE_INSTRUCTIONS: u32 = 200;
 
 /// The operation that a protocol performs on a record. It is a constant at each place that makes

@@ -1,4 +1,27 @@
-//! A bucket: `version, entries (key words, value) ..., link`, in whole cache lines.
+//! A bucket of the hash index: `version, entries (key words, value) ..., link`, in whole cache
+//! lines.
+//!
+//! A chain is a head and the buckets that its links lead to. Only the head's version counts: it is
+//! the version of the whole chain, and odd while a writer changes any bucket of it. All other words
+//! are loaded and stored Relaxed.
+//!
+//! **A lookup** ([`Bucket::find`]) is a seqlock. The caller has loaded the version with Acquire.
+//! The lookup loads the entries of a bucket, passes an Acquire fence, and loads the version again.
+//! Two interleavings have to be excluded:
+//!
+//! - An entry that is older than the version: the writer stored the entry, and published the
+//!   version with Release; the Acquire load of that version orders the entry before.
+//! - An entry that is newer than the version: the writer made the version odd, passed a Release
+//!   fence, and stored the entry. A lookup that loads this entry synchronises with that fence by
+//!   its own, and its second load sees the odd version, or a later one.
+//!
+//! **A link** is followed only after the version was loaded again. So it was a link of this chain
+//! at this version, and leads to a bucket of the index. That bucket may be freed and reused for
+//! another chain while the lookup reads it. Its words stay atomic words, and the change that freed
+//! it has changed the head's version, so the next check fails.
+//!
+//! **A writer** has the latch, which excludes all other writers of the chain. Its Acquire orders
+//! the stores of the last writer, and its Release publishes the writer's own.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -7,17 +30,17 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::{Key, KeyWords, MAX_KEY_WORDS};
 
-/// The word with the version in a head; the pool's in a bucket that is free.
+/// The position of the version in a head. In a free bucket the word belongs to the pool.
 pub(super) const VERSION: usize = 0;
 const FIRST_ENTRY: usize = 1;
 
-/// The layout of a bucket for one type of key: as many entries as the lines hold.
+/// The layout of a bucket for one type of key: as many entries as its lines hold.
 pub(super) struct BucketLayout<K>(PhantomData<K>);
 
 impl<K: Key> BucketLayout<K> {
     const ENTRY: usize = K::WORDS + 1;
-    /// Three entries of a one-word key fill a line. Longer keys get as many lines as keep a bucket
-    /// at three or more.
+    /// Entries of a bucket. Three entries of a one-word key fill a line. Longer keys get enough
+    /// lines for three entries or more.
     pub(super) const ENTRIES: usize = match K::WORDS {
         1 | 3 => 3,
         _ => 4,
@@ -26,9 +49,9 @@ impl<K: Key> BucketLayout<K> {
     pub(super) const WORDS: usize = (2 + Self::ENTRIES * Self::ENTRY).next_multiple_of(8);
     /// Cache lines of a bucket.
     pub(super) const LINES: usize = Self::WORDS / 8;
-    /// The address of the next bucket of the chain, or 0.
+    /// The position of the address of the next bucket in the chain, or 0.
     const LINK: usize = Self::WORDS - 1;
-    /// Beyond the last entry.
+    /// The position behind the last entry.
     const END: usize = FIRST_ENTRY + Self::ENTRIES * Self::ENTRY;
 }
 
@@ -72,8 +95,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         self.word(VERSION)
     }
 
-    /// The next bucket. The caller has the chain latched, or has validated it since it loaded the
-    /// link.
+    /// Returns the bucket that a link leads to. The caller has latched the chain, or has validated
+    /// it since it loaded the link.
     #[inline(always)]
     fn at(link: u64) -> Option<Self> {
         let words = NonNull::new(std::ptr::with_exposed_provenance_mut(link as usize))?;
@@ -81,7 +104,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         Some(unsafe { Bucket::new(words) })
     }
 
-    /// The next bucket of a chain that the caller has latched.
+    /// Returns the next bucket of a chain that the caller has latched.
     #[inline(always)]
     fn next(self) -> Option<Self> {
         // Relaxed: the caller has the latch.
@@ -98,7 +121,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         self.word(Self::entry(index) + K::WORDS)
     }
 
-    /// Whether the entry has this key; some answer, if the entry changes meanwhile.
+    /// Whether the entry has this key. The answer is arbitrary if the entry changes meanwhile; then
+    /// the caller's validation fails.
     #[inline(always)]
     fn has_key(self, index: usize, key: &KeyWords) -> bool {
         let mut difference = 0;
@@ -126,8 +150,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         (key, self.value(index).load(Ordering::Relaxed))
     }
 
-    /// The value of `key` in the chain of this head, 0 if the key is absent; `None` if the chain is
-    /// not at `version`.
+    /// Returns the value of `key` in the chain of this head, or 0 if the key is absent. `None` if
+    /// the chain is not at `version`.
     ///
     /// Within a bucket there is no branch that depends on the keys: a mispredicted one would
     /// serialise the cache misses of independent lookups.
@@ -169,8 +193,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         }
     }
 
-    /// Adds an entry at the end of the chain of this latched head. Says whether that took another
-    /// bucket.
+    /// Adds an entry at the end of the chain of this latched head. Returns whether that took
+    /// another bucket, which `more` allocates.
     #[inline(always)]
     pub(super) fn push(self, key: &KeyWords, value: u64, more: impl FnOnce() -> Self) -> bool {
         let mut bucket = self;
@@ -227,7 +251,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         }
     }
 
-    /// Entries in this bucket.
+    /// Returns the number of entries in this bucket.
     fn used(self) -> usize {
         // Relaxed: the caller has the latch.
         (0..BucketLayout::<K>::ENTRIES).filter(|index| self.value(*index).load(Ordering::Relaxed) != 0).count()

@@ -31,7 +31,7 @@ impl<M: Machine> Segment<M> {
         Segment { buckets: M::U64::new(0), words: M::U64::new(0) }
     }
 
-    /// The address of a bucket, which need not exist.
+    /// Returns the address of a bucket, which need not exist.
     #[inline(always)]
     pub(super) fn bucket_hint(&self, index: usize, bucket_words: usize) -> *mut u8 {
         // Relaxed: the segment was published before the extent by which the caller knows the
@@ -47,7 +47,7 @@ impl<M: Machine> Segment<M> {
         std::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// A head and its protocol word.
+    /// Returns a head and its protocol word.
     ///
     /// # Safety
     /// The bucket lies in this segment and is initialised, and this thread knows it by an Acquire
@@ -65,7 +65,7 @@ impl<M: Machine> Segment<M> {
     /// Makes an empty chain.
     ///
     /// # Safety
-    /// The bucket lies in this segment, and nobody has used it yet.
+    /// The bucket lies in this segment, and no thread has used it yet.
     pub(super) unsafe fn initialise(&self, index: usize, bucket_words: usize) {
         // SAFETY: the caller's promise.
         unsafe { initialise::<M>(self.bucket_hint(index, bucket_words).cast(), bucket_words) };
@@ -80,7 +80,7 @@ impl<M: Machine> fmt::Debug for Segment<M> {
     }
 }
 
-/// What the thread that splits owns.
+/// The state that the splitting thread owns.
 #[derive(Debug)]
 pub(super) struct Growth {
     base: usize,
@@ -110,7 +110,7 @@ impl Growth {
     }
 
     /// # Safety
-    /// Nobody uses the buckets any more.
+    /// No thread uses the buckets any more.
     pub(super) unsafe fn release<M: Machine>(&mut self) {
         for (block, layout) in self.blocks.drain(..) {
             // SAFETY: allocated with this layout, and unused by the caller's promise.

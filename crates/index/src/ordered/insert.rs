@@ -81,8 +81,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         // Relaxed loads of a node that may be changing, or serving elsewhere: nothing is concluded
         // before the latch is held.
         let (rank, existing) = leaf.find(key);
-        // The leaf covers what it covered as long as it has its version. What was read is valid if
-        // the latch is taken: the exchange is from `near.version`, which this caller published
+        // The leaf covers the same range as long as it has its version. The earlier reads are valid
+        // if the latch is taken: the exchange is from `near.version`, which this caller published
         // itself.
         if existing != 0 || leaf.count() == L || !leaf.latch(near.version) {
             return None;
@@ -115,7 +115,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             // Nothing was latched, so the version has to be checked for itself, as a lookup does.
             return leaf.is_at(before).then(|| Insert::Exists(Self::lookup(leaf, before, existing)));
         }
-        // What was read so far, rank and absence included, is valid if the latch is taken below.
+        // All reads so far, rank and absence included, are valid if the latch is taken below.
         let count = leaf.count();
         let strange = count > 0 && self.family(key) != self.family(&leaf.key(0));
         if count == L || strange {

@@ -3,6 +3,16 @@
 //!
 //! An inner node with `n` separators has `n + 1` children; child `i` covers the keys from separator
 //! `i - 1` (inclusive) to separator `i` (exclusive). A leaf's values stand beside its keys.
+//!
+//! **The version** is a seqlock and a latch in one word. It is odd while a writer changes the node,
+//! grows by 2 with each change, and never restarts. Four pairs carry it:
+//!
+//! | first | second | what it excludes |
+//! | --- | --- | --- |
+//! | `publish` (Release) | `version` (Acquire) | a reader with the new version and an old key |
+//! | the Release fence of `latch`, before the stores | the Acquire fence of `is_at`, after the loads | a reader with a new key that still finds the old version |
+//! | `publish` (Release) | the exchange of `latch` (Acquire) | a writer that changes an older state than the last writer left |
+//! | the exchange of `latch` from the observed version | all other changes of the word | a writer whose reads were overtaken: `latch` fails |
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -15,15 +25,15 @@ use crate::{Key, KeyWords, Leaf, MAX_KEY_WORDS};
 
 /// The bit of a version that says that a writer changes the node.
 const LATCHED: u64 = 1;
-/// What a change adds to a version.
+/// The difference that a change makes to a version.
 const STEP: u64 = 2;
 
 const VERSION: usize = 0;
-/// The protocol's, in a leaf; the height of the tree, in the anchor.
+/// The position of the protocol's word in a leaf, and of the tree's height in the anchor.
 const WORD: usize = 1;
-/// The number of keys, and above it the position after the last insert.
+/// The position of the number of keys, and above it the position after the last insert.
 const COUNT: usize = 2;
-/// The pool's, in a node that is free.
+/// The position of the pool's word in a free node.
 pub(super) const LINK: usize = 3;
 const FIRST_KEY: usize = 8;
 
@@ -31,10 +41,10 @@ const COUNT_BITS: u32 = 32;
 
 /// A node of an index that lives for `'a`, with room for `N` values or children.
 ///
-/// Methods that read keys, values or the count return what is there at the moment; the reader
-/// validates. Methods that write need the latch.
+/// Methods that read keys, values or the count return the words of the moment, and the reader
+/// validates them. Methods that write need the latch.
 ///
-/// All loads and stores of keys, values and the count are relaxed. Readers order them by the
+/// All loads and stores of keys, values and the count are Relaxed. Readers order them by the
 /// version: an Acquire load before (`version`), an Acquire fence after (`is_at`). Writers order
 /// them by the latch and the fence after it (`latch`), and by the Release store that ends the
 /// change (`publish`).
@@ -81,12 +91,12 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.words.as_ptr()
     }
 
-    /// The memory, for the pool.
+    /// Returns the node's memory, for the pool.
     pub(super) fn slot_of_pool(self) -> NonNull<M::U64> {
         self.words
     }
 
-    /// Spreads nodes over the stripes of the pool.
+    /// Returns a number that spreads nodes over the stripes of the pool.
     pub(super) fn stripe(self) -> usize {
         self.words.as_ptr() as usize >> 12
     }
@@ -98,7 +108,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         unsafe { self.words.add(i).as_ref() }
     }
 
-    /// Column `i` of the keys.
+    /// Returns column `i` of the keys.
     #[inline(always)]
     fn column(self, i: usize) -> &'a [M::U64; N] {
         debug_assert!(i < K::WORDS);
@@ -112,7 +122,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.at(Self::FIRST_VALUE + i)
     }
 
-    /// Asks for the lines that a search reads, and for the values if `values`.
+    /// Prefetches the lines that a search reads, and the values if `values`.
     #[inline(always)]
     pub(super) fn prefetch(words: *mut M::U64, values: bool) {
         let lines = (if values { Self::WORDS } else { Self::FIRST_VALUE }) * 8 / LINE;
@@ -154,7 +164,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         }
     }
 
-    /// Whether what was read since `version` was read belongs to it.
+    /// Whether all words that were read since `version` was loaded belong to that version.
     #[inline(always)]
     pub(super) fn is_at(self, version: u64) -> bool {
         // Acquire: pairs with the Release fence in `latch`: if a load before saw a change under
@@ -164,8 +174,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.at(VERSION).load(Ordering::Relaxed) == version
     }
 
-    /// Latches the node if it is still at `version`, so that what was read under this version
-    /// holds.
+    /// Latches the node if it is still at `version`. Then everything that was read under this
+    /// version still holds.
     ///
     /// No fence is needed for that. Suppose that another writer changed the node since. If its
     /// exchange comes first in the order of the version's changes, this one does not find `version`
@@ -175,7 +185,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     #[inline(always)]
     pub(super) fn latch(self, version: u64) -> bool {
         debug_assert!(!Self::is_latched(version));
-        // Acquire: pairs with the Release in `publish`: what the last holder wrote is seen.
+        // Acquire: pairs with the Release in `publish`: this writer changes the state that the last
+        // one left.
         let exchange =
             self.at(VERSION).compare_exchange(version, version | LATCHED, Ordering::Acquire, Ordering::Relaxed);
         // Release: pairs with the Acquire fence in `is_at`: a reader that sees one of the stores to
@@ -185,7 +196,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         exchange.is_ok()
     }
 
-    /// Latches a node that the pool has just given; its version before.
+    /// Latches a node that the pool has just given out, and returns its version before.
     pub(super) fn latch_new(self) -> u64 {
         // Relaxed: only the owner of a free node changes its version, and it got the node through
         // the pool's latch.
@@ -198,7 +209,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         version
     }
 
-    /// Ends a change; the version after.
+    /// Ends a change, and returns the version after it.
     #[inline(always)]
     pub(super) fn publish(self, version: u64) -> u64 {
         // Release: pairs with the Acquire in `version` and `latch`.
@@ -206,14 +217,15 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         version + STEP
     }
 
-    /// Gives back the latch of a node that is as it was.
+    /// Gives back the latch of a node that was not changed. The version stays, so readers that have
+    /// seen it are not disturbed.
     #[inline(always)]
     pub(super) fn unlatch(self, version: u64) {
         // Release: pairs with the Acquire in `latch`.
         self.at(VERSION).store(version, Ordering::Release);
     }
 
-    /// The node as users of the index see it.
+    /// Returns the node as users of the index see it.
     #[inline(always)]
     pub(super) fn leaf(self) -> Leaf<M> {
         // SAFETY: nodes stay allocated until the index is dropped.
@@ -227,14 +239,15 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
 
     // ---- Keys. ----
 
-    /// Keys in the node, at most `N`.
+    /// Returns the number of keys in the node, at most `N`.
     #[inline(always)]
     pub(super) fn count(self) -> usize {
         // Relaxed: a reader validates by `is_at`; a writer has the latch.
         (self.at(COUNT).load(Ordering::Relaxed) & ((1 << COUNT_BITS) - 1)) as usize
     }
 
-    /// The position after the last insert, 0 if there was none since the node was filled.
+    /// Returns the position after the last insert, or 0 if there was none since the node was
+    /// filled.
     pub(super) fn hint(self) -> usize {
         // Relaxed: as in `count`.
         (self.at(COUNT).load(Ordering::Relaxed) >> COUNT_BITS) as usize
@@ -250,20 +263,20 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     pub(super) fn key(self, i: usize) -> KeyWords {
         let mut key = [0; MAX_KEY_WORDS];
         for (column, word) in key.iter_mut().enumerate().take(K::WORDS) {
-            // Relaxed: as in `count`; between two words another key may be written, which `is_at`
-            // finds out.
+            // Relaxed: as in `count`. Another key may be written between the loads of two words,
+            // and then `is_at` fails.
             *word = self.column(column)[i].load(Ordering::Relaxed);
         }
         key
     }
 
-    /// How many of the first `count` keys are `<= key`.
+    /// Returns the number of the first `count` keys that are `<= key`.
     #[inline(always)]
     pub(super) fn rank(self, key: &KeyWords, count: usize) -> usize {
         if K::WORDS == 1 {
             return count_le::<M>(self.column(0), count, key[0]);
         }
-        // The keys that agree with `key` in the words so far, `low..high`; the bounds meet if
+        // The keys that agree with `key` in the words so far are `low..high`. The bounds meet if
         // another thread interferes.
         let (mut low, mut high) = (0, count);
         for (column, &word) in key.iter().enumerate().take(K::WORDS) {
@@ -292,17 +305,17 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         difference == 0
     }
 
-    /// In a leaf: where `key` belongs if it is absent, and its value, or 0.
+    /// Returns the position in a leaf at which `key` belongs if it is absent, and its value, or 0.
     #[inline(always)]
     pub(super) fn find(self, key: &KeyWords) -> (usize, u64) {
         let rank = self.rank(key, self.count().min(N)).min(N);
         (rank, self.value_at_rank(key, rank))
     }
 
-    /// As [`Node::find`], when the rank is known.
+    /// Returns the value of `key` as [`Node::find`] does, when the rank is known.
     #[inline(always)]
     pub(super) fn value_at_rank(self, key: &KeyWords, rank: usize) -> u64 {
-        // Without a branch on the outcome of the search.
+        // There is no branch on the outcome of the search.
         let before = rank.saturating_sub(1);
         let present = (rank > 0) & self.is_key(before, key);
         // Relaxed: as in `key`.
@@ -310,13 +323,13 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         if present { value } else { 0 }
     }
 
-    /// Asks for the line of a value or child.
+    /// Prefetches the line of a value or child.
     #[inline(always)]
     pub(super) fn prefetch_slot(self, i: usize) {
         M::prefetch(self.slot(i));
     }
 
-    /// The first key that is `>= key`.
+    /// Returns the position of the first key that is `>= key`.
     pub(super) fn lower_bound(self, key: &KeyWords, count: usize) -> usize {
         let rank = self.rank(key, count);
         rank - usize::from(rank > 0 && self.is_key(rank - 1, key))
@@ -374,7 +387,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         Self::shift(self.slots(), slot + 1, slots, false);
     }
 
-    /// In a leaf: inserts an entry.
+    /// Inserts an entry into a leaf.
     pub(super) fn insert_entry(self, at: usize, key: &KeyWords, value: u64) {
         let count = self.count();
         self.open(at, count, at, count);
@@ -383,7 +396,7 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.set_count(count + 1, at + 1);
     }
 
-    /// In a leaf: removes an entry; says how many are left.
+    /// Removes an entry of a leaf, and returns the number of entries that are left.
     pub(super) fn remove_entry(self, at: usize) -> usize {
         let count = self.count();
         self.close(at, count, at, count);
@@ -409,7 +422,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.set_count(count - 1, 0);
     }
 
-    /// The address of the child in `slot`. Whatever it is, unless the node is validated afterwards.
+    /// Returns the address of the child in `slot`. It is arbitrary unless the node is validated
+    /// afterwards.
     #[inline(always)]
     pub(super) fn child(self, slot: usize) -> *mut M::U64 {
         std::ptr::with_exposed_provenance_mut(self.value(slot) as usize)

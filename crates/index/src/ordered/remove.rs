@@ -52,8 +52,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             // Nothing was latched: the version is checked as in a lookup.
             return reached.leaf.is_at(reached.version).then_some(false);
         }
-        // What was read so far is valid if the latch is taken: the exchange is from the version
-        // that it was read at.
+        // All reads so far are valid if the latch is taken: the exchange is from the version at
+        // which they were made.
         if !reached.leaf.latch(reached.version) {
             return None;
         }

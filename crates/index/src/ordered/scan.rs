@@ -1,14 +1,32 @@
-//! Scans.
+//! Scans of ranges.
+//!
+//! A scan copies the entries of one leaf at a time, at one version of the leaf, and holds no latch
+//! while the visitor runs. So a whole scan is not one state of the index. Its guarantee is about
+//! each leaf: the reported leaves, at the reported versions, cover the range without a gap. A
+//! transaction that validates these versions at its commit has seen all keys of the range.
+//!
+//! **How a leaf is copied** (`copy_leaf`). The scan loads the leaf's version (Acquire), then
+//! validates the parent, then copies the entries, then passes the Acquire fence of `Node::is_at`
+//! and loads the version again. The order of the first two steps excludes that the leaf belonged to
+//! another range: at a time when it had this version, it was still the parent's child for these
+//! bounds. The seqlock of the last steps excludes a copy of two versions.
+//!
+//! **How the next leaf is found.** The scan goes on at the bound that the separators gave, and
+//! never at the last key that it has copied. A key that is inserted between that last key and the
+//! bound goes to the copied leaf, and changes its version. So it can't fall into a gap between two
+//! reported leaves. If the parent has not changed since (`find_near`), the scan goes through it;
+//! otherwise it starts again at the root.
 
 use contend_machine::{Machine, Spin};
 
 use super::{InnerNode, LeafNode, OrderedIndex};
 use crate::{Direction, Key, KeyWords, ScanVisitor};
 
-/// Keys that a node covers: from `low` (inclusive) to `high` (exclusive); `None` is no bound.
+/// The keys that a node covers: from `low` (inclusive) to `high` (exclusive). `None` stands for no
+/// bound.
 ///
-/// The node may cover more: when a neighbour of its parent is unlinked, neither the node's version
-/// changes nor the parent's.
+/// The node may cover more keys: when a neighbour of its parent is unlinked, neither the node's
+/// version nor the parent's changes.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
     low: Option<KeyWords>,
@@ -16,7 +34,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of child `slot` of a node with these bounds. The caller validates the node.
+    /// Returns the bounds of child `slot` of a node with these bounds. The caller validates the
+    /// node.
     #[inline(always)]
     fn of_child<M: Machine, K: Key, const I: usize>(
         self,
@@ -50,8 +69,8 @@ struct CoveringLeaf<'a, M: Machine, K: Key, const L: usize> {
 }
 
 impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
-    /// The positions of the entries in `low..=high`, and within the bounds: beyond them the scan
-    /// comes again.
+    /// Returns the positions of the entries in `low..=high` and within the leaf's bounds. The scan
+    /// visits the keys beyond the bounds later.
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
         let count = self.leaf.count().min(L);
         let first = self.leaf.lower_bound(self.bounds.low.as_ref().map_or(low, |bound| bound.max(low)), count);
@@ -72,7 +91,7 @@ struct Copied<const L: usize> {
 
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
     /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version,
-    /// the one given to [`ScanVisitor::leaf`]; no latch is held while the visitor runs.
+    /// which [`ScanVisitor::leaf`] gets. No latch is held while the visitor runs.
     pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) {
         let (mut low, mut high) = (low.to_words(), high.to_words());
         if low > high {
@@ -95,8 +114,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                     return;
                 }
             }
-            // The leaf's bound, and not its last key, is where the scan goes on: whatever is
-            // inserted before it changes the version of a leaf that was reported.
+            // The scan goes on at the leaf's bound, and not at its last key: an insert before the
+            // bound changes the version of a leaf that was reported.
             match (direction, found.bounds) {
                 (Direction::Forward, Bounds { high: Some(end), .. }) if end <= high => low = end,
                 (Direction::Backward, Bounds { low: Some(start), .. }) if start > low => high = before::<K>(start),
@@ -105,7 +124,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         }
     }
 
-    /// Copies the entries in `low..=high` of the leaf that covers `from`.
+    /// Copies the entries in `low..=high` of the leaf that covers `from`, and returns the leaf.
     fn copy_leaf<'a>(
         &'a self,
         from: &KeyWords,
@@ -133,7 +152,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         }
     }
 
-    /// The leaf that covers `from`, by way of a parent that is known from the leaf before.
+    /// Returns the leaf that covers `from`, through the parent of the leaf before. `None` if that
+    /// doesn't cover `from`, or has changed.
     fn find_near<'a>(
         &'a self,
         parent: &Parent<'a, M, K, I>,
@@ -181,7 +201,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 }
 
-/// The key before `key`, which is not the smallest.
+/// Returns the key before `key`, which is not the smallest.
 #[inline]
 fn before<K: Key>(mut key: KeyWords) -> KeyWords {
     for word in key[..K::WORDS].iter_mut().rev() {

@@ -34,7 +34,7 @@ fn one_by_one<M: Machine>(keys: &[M::U64], len: usize, key: u64) -> usize {
     keys[..len].iter().map(|word| usize::from(word.load(Ordering::Relaxed) <= key)).sum()
 }
 
-/// A binary search, for machines on which the number of loads is what costs.
+/// Searches by halving, for machines on which the number of loads decides the cost.
 fn by_halves<M: Machine>(keys: &[M::U64], len: usize, key: u64) -> usize {
     let (mut low, mut high) = (0, len);
     while low < high {

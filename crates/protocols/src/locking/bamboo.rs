@@ -1,10 +1,10 @@
-//! Bamboo: two-phase locking that retires locks early, so that others read what is not committed
-//! yet.
+//! Bamboo: two-phase locking that retires locks early, so that other transactions read uncommitted
+//! rows.
 //!
-//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with it, and
-//! exposes what it has written there. The next transaction works on that, before the first has
-//! committed. A transaction that has read from another commits after it, and aborts if it aborts.
-//! So a hot record is locked for the time of one access, not of a transaction.
+//! **Idea.** A transaction *retires* the lock of a record as soon as it is done with the record,
+//! and exposes its write. The next transaction works on that row before the first has committed. A
+//! transaction that has read from another commits after it, and aborts if it aborts. So a hot
+//! record is locked for the time of one access, not of a whole transaction.
 //!
 //! **Paper.** Z. Guo, K. Wu, C. Yan, X. Yu: "Releasing locks as early as you can: reducing
 //! contention of hotspots by violating two-phase locking", SIGMOD 2021.
@@ -24,8 +24,8 @@
 //! the before-image. All later holders are younger, and are wounded.
 //!
 //! **Promises** serializability: on each record, transactions take effect in the order in which
-//! they hold it. A transaction that is going to abort may see what another wrote that aborts too.
-//! Of each cell it sees one state.
+//! they hold it. A transaction that is going to abort may see a write of another that aborts too.
+//! It sees one state of each cell.
 //!
 //! **Locks** with lists: [`crate::locking::list`], and `bamboo/locks.rs` for the conditions. Two
 //! transactions hold a cell together, in conflicting modes, only if the older of them has retired
@@ -85,7 +85,7 @@ pub struct Bamboo<M: Machine, F = Sound> {
     faults: PhantomData<fn() -> F>,
 }
 
-/// A cell whose new state other transactions see before the commit.
+/// A cell whose new row other transactions see before the commit.
 #[derive(Debug)]
 struct Exposed<M: Machine> {
     /// The position in the write set.
@@ -114,7 +114,7 @@ pub struct BambooWorker<M: Machine> {
     complete: usize,
     /// The exposed cells, in the order of the write set.
     exposed: Vec<Exposed<M>>,
-    /// What the exposed cells were before, word by word.
+    /// The before-images of the exposed cells, word by word.
     before_images: Vec<u64>,
 }
 
@@ -169,8 +169,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
         done
     }
 
-    /// Restores the before-image of an exposed cell. Each later holder has read what was exposed,
-    /// or written on top of it: its access becomes void, and it is wounded.
+    /// Restores the before-image of an exposed cell. Each later holder has read the exposed row, or
+    /// written on top of it: its access becomes void, and it is wounded.
     ///
     /// If this transaction's own access is void, an earlier holder has rolled back past it, and
     /// there is nothing to restore.
@@ -189,8 +189,8 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
         latched.unlatch();
     }
 
-    /// Waits until all predecessors have decided: the transactions that wrote what this one has
-    /// read or overwritten, and those that read what it has overwritten.
+    /// Waits until all predecessors have decided: the writers of the rows that this transaction has
+    /// read or overwritten, and the readers of the rows that it has overwritten.
     ///
     /// Each of them is older, wounded, or past its commit point, so the waits form no cycle. If one
     /// of them aborts, it has wounded this transaction before its end is seen here.
@@ -413,7 +413,7 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
         cx.writes.apply_updates();
         self.states.commit_point::<F>(local.own).map_err(Abort::new)?;
         M::step("install");
-        // Before a transaction can commit that has seen what this one has exposed.
+        // This comes before any transaction can commit that has seen the exposed rows.
         if !local.exposed.is_empty() {
             cx.writes.will_commit();
         }
@@ -456,7 +456,7 @@ faults! {
         /// A transaction that has read uncommitted data does not wait for the transaction that
         /// wrote it to decide.
         FORGET_PREDECESSORS,
-        /// A transaction that aborts leaves those alone that have read what it wrote.
+        /// A transaction that aborts does not wound the transactions that have read its writes.
         FORGET_DEPENDENTS,
     }
     pub const FAULTS;

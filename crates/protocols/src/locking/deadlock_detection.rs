@@ -1,10 +1,9 @@
-//! Two-phase locking with deadlock detection: each conflict is waited for, and a waiter looks for
-//! deadlocks.
+//! Two-phase locking with deadlock detection: a transaction waits at each conflict, and a waiter
+//! looks for deadlocks.
 //!
 //! **Idea.** A transaction waits at each conflict. Each waiting worker names the transactions that
 //! it waits for in a waits-for graph, where it writes only its own row. At intervals it searches
-//! the graph for a path back to itself. Of the transactions of a cycle, the one with the fewest
-//! locks aborts.
+//! the graph for a path back to itself. In a cycle the transaction with the fewest locks aborts.
 //!
 //! **Paper.** DL_DETECT, with its partitioned waits-for graph and its limit to a wait: X. Yu, G.
 //! Bezerra, A. Pavlo, S. Devadas, M. Stonebraker: "Staring into the abyss", VLDB 2014, sections 2.1

@@ -107,8 +107,7 @@ impl<M: Machine> Request<M> {
     pub(crate) const EXCLUSIVE: u64 = 1;
     /// Its transaction has retired the lock (Bamboo): others may hold the cell with it.
     pub(crate) const RETIRED: u64 = 1 << 1;
-    /// Its transaction's access to the cell is void (Bamboo): what it read or wrote was rolled
-    /// back.
+    /// Its transaction's access to the cell is void (Bamboo): it was rolled back.
     pub(crate) const VOID: u64 = 1 << 2;
     const WORKER_SHIFT: u32 = 3;
 

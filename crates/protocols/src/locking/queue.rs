@@ -33,7 +33,7 @@ pub enum Blockers {
     Nearest,
 }
 
-/// Which transactions may wait for which, and in which order.
+/// A wait policy: which transactions may wait for which, and in which order.
 pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// Name, paper and promise of two-phase locking under this policy.
     const INFO: ProtocolInfo;

@@ -12,10 +12,10 @@
 //! stores.
 //!
 //! **Orderings.** Each Acquire exchange that takes the lock pairs with the Release by which an
-//! earlier holder released it. A reader so sees the row as its last writer left it. A writer so
-//! comes after the loads of the readers before it: their decrements are read-modify-writes, which
-//! continue the release sequence of the decrements before them, so the exchange pairs with the
-//! Release of each of them.
+//! earlier holder released it. So a reader sees the row as its last writer left it. And a writer
+//! comes after the loads of the readers before it: their decrements are read-modify-writes, each of
+//! which continues the release sequence of those before. So the exchange pairs with the Release of
+//! each of them.
 
 use std::marker::PhantomData;
 

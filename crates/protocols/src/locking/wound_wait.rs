@@ -15,9 +15,9 @@
 //! request, while it waits, and at its commit point. One that has passed its commit point can't be
 //! wounded any more, and the others wait for it.
 //!
-//! **Waits** end. Each is of a younger transaction for an older one, or for a wounded one, which is
-//! about to abort, or for one that has passed its commit point, and waits for nothing. No
-//! transaction starves: one that was wounded retains its timestamp, and so becomes the oldest.
+//! **Waits** end. A younger transaction waits for an older one. Besides, a transaction waits for a
+//! wounded one, which is about to abort, or for one that has passed its commit point, and waits for
+//! nothing. No transaction starves: a wounded one retains its timestamp, and so becomes the oldest.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

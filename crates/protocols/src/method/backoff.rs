@@ -21,7 +21,7 @@ use crossbeam_utils::CachePadded;
 
 use super::spin_for;
 
-/// How long a worker waits after an abort.
+/// The wait of a worker after an abort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffPolicy {
     /// No wait. After several aborts in a row the worker yields its core to other threads.
@@ -132,7 +132,7 @@ impl<M: Machine> Backoff<M> {
         let climb = &self.climb;
         // All accesses are Relaxed. The exchange of `climbed_at` lets one worker win each interval.
         // The other words are statistics: a stale value makes a wait a little longer or shorter,
-        // and breaks nothing. Relaxed, both: the exchange checks what the load has seen.
+        // and breaks nothing. Relaxed, both: the exchange fails if the loaded value is stale.
         let climbed_at = climb.climbed_at.load(Ordering::Relaxed);
         let elapsed = now.wrapping_sub(climbed_at);
         if (elapsed as f64) < CLIMB_EVERY_US * self.cycles_per_us

@@ -11,7 +11,7 @@ use contend_machine::{Activity, Machine};
 
 use super::spin_for;
 
-/// How long a transaction waits between its last read and its commit.
+/// The wait of a transaction between its last read and its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// No wait.
@@ -29,8 +29,8 @@ options! {
     /// Options of the read phase.
     pub struct ReadPhaseOptions {
         /// The wait between a transaction's last read and its commit, so that fewer transactions
-        /// validate at once: none; fixed; or adaptive, the longer the more often it had to read a
-        /// record again that another transaction was writing.
+        /// validate at once: none; fixed; or adaptive: longer if it had to repeat reads of records
+        /// that another transaction was writing.
         "read_phase.extension" extension: Extension = Extension::None, in ();
         /// Nanoseconds of the wait, or for each repeated read if it is adaptive.
         "read_phase.ns" nanoseconds: u64 = 1_000, in 1..=1_000_000_000;

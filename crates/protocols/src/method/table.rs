@@ -1,30 +1,30 @@
-//! Which optimisation method goes with which protocol, and why not (CCBench's table 1, in our
-//! version).
+//! The table of optimisation methods and protocols: which goes with which, and why not (CCBench's
+//! table 1, in our version).
 //!
-//! Whether a protocol takes a method follows from its options; for the others there is a reason
-//! here, which a test demands for every registered protocol.
+//! A protocol takes a method if it has one of the method's options. For every other pair there is a
+//! reason here; a test demands one for every registered protocol.
 
 /// An optimisation method.
 #[derive(Debug)]
 pub struct MethodInfo {
-    /// Its name.
+    /// The method's name.
     pub name: &'static str,
-    /// One line of meaning.
+    /// One line that says what the method does.
     pub meaning: &'static str,
-    /// The options by which it is chosen. A protocol that has one of them takes the method; those
-    /// of all protocols do if the engine or the loop around transactions has it. None: it is part
-    /// of a protocol, or not.
+    /// The options that choose the method. A protocol that has one of them takes the method. All
+    /// protocols take it if the option belongs to the engine, or to the loop around transactions.
+    /// Empty: the method is a part of some protocols.
     pub options: &'static [&'static str],
-    /// For protocols that do not take it, by name, or `*` for all others.
+    /// The reasons of the protocols that don't take it, by name, or `*` for all others.
     otherwise: &'static [(&'static [&'static str], Otherwise)],
 }
 
-/// How a protocol that does not take a method stands to it.
+/// The reason why a protocol doesn't take a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// It is part of the protocol.
+    /// The protocol has the method anyway.
     BuiltIn(&'static str),
-    /// It does not apply.
+    /// The method doesn't apply.
     No(&'static str),
 }
 
@@ -33,7 +33,7 @@ use Otherwise::{BuiltIn, No};
 const LOCKING: &[&str] =
     &["2pl-nowait", "2pl-waitdie", "2pl-woundwait", "2pl-dldetect", "2pl-ordered", "bamboo", "hstore"];
 
-/// The methods.
+/// All methods.
 pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
@@ -229,8 +229,8 @@ pub const METHODS: &[MethodInfo] = &[
 ];
 
 impl MethodInfo {
-    /// How a protocol that takes none of the options stands to the method; `None` if nobody has
-    /// said.
+    /// Returns the reason of a protocol that takes none of the options; `None` if there is none in
+    /// the table.
     pub fn otherwise(&self, protocol: &str) -> Option<Otherwise> {
         let of =
             |(protocols, _): &&(&[&str], Otherwise)| protocols.iter().any(|name| *name == protocol || *name == "*");
@@ -238,7 +238,8 @@ impl MethodInfo {
     }
 }
 
-/// Why a protocol does not take this option, if it is of a method: a sentence.
+/// Returns a sentence that says why a protocol doesn't take this option, if the option belongs to a
+/// method.
 pub fn why_not(protocol: &str, option: &str) -> Option<String> {
     let method = METHODS.iter().find(|method| method.options.contains(&option))?;
     Some(match method.otherwise(protocol)? {

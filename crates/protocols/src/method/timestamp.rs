@@ -126,15 +126,15 @@ impl<M: Machine> Timestamps<M> {
         Stamper { shared: Arc::clone(self), worker, next: 0, end: 0 }
     }
 
-    /// Increments the counter under the MCS lock, and returns what it was.
+    /// Increments the counter under the MCS lock, and returns its value before.
     fn locked_add(&self, worker: usize) -> u64 {
         let own = &self.places[worker];
         // Relaxed, both: the swap below publishes the place to the worker behind this one.
         own.waits.store(1, Ordering::Relaxed);
         own.next.store(0, Ordering::Relaxed);
         // AcqRel. Release: this worker's place is reset before the next worker of the queue can
-        // find it; pairs with the Acquire of that worker's swap. Acquire: pairs with the Release of
-        // the exchange below, by which the last holder left a free mutex.
+        // find it; pairs with the Acquire of that worker's swap. Acquire: the last holder left a
+        // free mutex by the exchange below; pairs with its Release.
         let before = self.tail.swap(worker as u64 + 1, Ordering::AcqRel);
         if before != 0 {
             // Release: pairs with the Acquire of `own.next` below, in the worker before: its
@@ -142,8 +142,8 @@ impl<M: Machine> Timestamps<M> {
             // place.
             self.places[before as usize - 1].next.store(worker as u64 + 1, Ordering::Release);
             let mut spin = Spin::<M>::new();
-            // Acquire: pairs with the Release at the end, by which the holder hands the mutex and
-            // the counter over.
+            // Acquire: pairs with the Release at the end. There the holder hands over the mutex and
+            // the counter.
             while own.waits.load(Ordering::Acquire) != 0 {
                 spin.wait();
             }
@@ -248,12 +248,14 @@ impl<M: Machine> Stamper<M> {
     }
 }
 
-/// How a transaction has ended, for what its worker keeps until the next one.
+/// The end of a transaction. It decides what its worker keeps for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has committed, or its code has given it up: the worker's next transaction is another one.
+    /// The transaction has committed, or its code has given it up: the worker's next transaction is
+    /// another one.
     Finished,
-    /// It has aborted because of a conflict: the worker's next transaction is the same one again.
+    /// The transaction has aborted because of a conflict: the worker's next transaction is the same
+    /// one again.
     WillRetry,
 }
 
@@ -265,8 +267,8 @@ impl Outcome {
     }
 }
 
-/// A timestamp that a transaction retains when it aborts and is tried again. So it becomes the
-/// oldest at some time, and does not starve.
+/// A timestamp that a transaction retains when it aborts and is tried again. So at some time it is
+/// the oldest, and does not starve.
 #[derive(Debug)]
 pub struct RetainedTimestamp<M: Machine> {
     source: Stamper<M>,

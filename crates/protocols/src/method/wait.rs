@@ -1,4 +1,5 @@
-//! What a transaction does about a lock that another holds, and how long it waits.
+//! The reaction of a transaction to a lock that another transaction holds, and the length of its
+//! wait.
 
 use contend_engine::OptionValue;
 
@@ -14,7 +15,7 @@ const SPINS_MAX: u32 = 10;
 /// in an abort: some milliseconds at least, and much longer where other threads need the core.
 pub(crate) const LOCK_WAITS_MAX: u32 = 20_000;
 
-/// What a committing writer does about a lock that another holds.
+/// The reaction of a committing writer to a lock that another transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It waits for the lock, and takes its locks in the order of addresses.

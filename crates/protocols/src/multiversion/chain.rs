@@ -1,5 +1,5 @@
-//! The chains of a cell's old versions: finding the version of a time, and taking out versions that
-//! nobody needs.
+//! The chains of a cell's old versions: how the version of a time is found, and how unneeded
+//! versions are taken out.
 //!
 //! **Two chains.** A cell has two chains, each from younger versions to older ones.
 //!
@@ -8,7 +8,7 @@
 //!   chain is broken there.
 //! - The *retained* chain holds the few versions that a long transaction needs. A version goes
 //!   there when it is replaced, or later, when the transaction turns out to be a long one
-//!   ([`retain`]). Versions that nobody needs are taken out of it one by one.
+//!   ([`retain`]). Unneeded versions are taken out of it one by one.
 //!
 //! A reader that meets a break in the recent chain goes on in the retained one. If that does not
 //! have its version either, the reader aborts (`version_collected`).
@@ -45,7 +45,8 @@ use super::{INTENT_WITHOUT_TIMESTAMP, NO_INTENT, intent_of, wts_of};
 const PINNED: u64 = 1 << 63;
 /// The end of a copy that is in no chain.
 const NO_END: u64 = 0;
-/// How often a reader starts again at the record when a copy that it follows is taken out.
+/// The number of times that a reader starts again at the record when a copy that it follows is
+/// taken out.
 const TRIES: u32 = 8;
 
 /// Returns the word with the link of the recent chain.
@@ -94,7 +95,7 @@ fn end_of<M: Machine>(copy: Cell<M>, order: Ordering) -> u64 {
     end_word(copy).load(order) & !PINNED
 }
 
-/// The retained link of a cell no version of which was replaced.
+/// The retained link of a cell whose versions were never replaced.
 pub(super) const NO_OLD_VERSION: u64 = u64::MAX;
 
 /// A chain: the function that returns the word of its link.
@@ -102,7 +103,7 @@ type Chain<M> = fn(Cell<M>) -> &'static <M as Machine>::U64;
 
 /// What a link leads to.
 enum Link<M: Machine> {
-    /// Nothing: this chain does not say what is older.
+    /// Nothing: this chain does not tell what is older.
     End,
     /// The beginning: the cell's first version has this `wts`.
     FirstVersion(u64),
@@ -358,7 +359,7 @@ pub(super) fn begin_of<M: Machine>(copy: Cell<M>) -> u64 {
     wts_of(copy.word().load(Ordering::Relaxed))
 }
 
-/// Takes a copy, which the caller's worker made and nobody needs, out of use wherever it is linked.
+/// Takes an unneeded copy, which the caller's worker made, out of use wherever it is linked.
 /// Returns `false` if another thread has pinned it.
 pub(super) fn retire<M: Machine>(copy: Cell<M>) -> bool {
     // Relaxed: the exchange looks again.
@@ -490,7 +491,7 @@ pub(super) fn prune_cell<M: Machine>(cell: Cell<M>, own: Option<Cell<M>>, mut ke
             from = Some(old);
             continue;
         }
-        // Both copies are pinned, so both are what they were when they were found, and stay so.
+        // Both copies are pinned, so neither changes after it was found.
         if !old.pin() {
             break;
         }

@@ -64,12 +64,12 @@
 //! **Phantoms.** A commit raises the `rts` of the leaves that it depends on, and checks that they
 //! still have the same keys. An insert by an older transaction aborts.
 //!
-//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will
-//! only read. They see the state before the oldest running transaction
-//! ([`crate::multiversion::collect`]), leave no trace, wait for nobody, and never abort.
+//! **Snapshots** (`versions.snapshots=on`) are for transactions that declare themselves read-only.
+//! They see the state before the oldest running transaction ([`crate::multiversion::collect`]),
+//! leave no trace, wait for no transaction, and never abort.
 //!
-//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them:
-//! `multiversion/validation.rs`.
+//! **Late writes** of whole cells are skipped with `versions.nwr=on` if no transaction will see
+//! them: `multiversion/validation.rs`.
 //!
 //! **Departures from the paper**, besides the structure: snapshots are off by default, because a
 //! transaction that reads one may miss the last commit of its own worker.
@@ -92,7 +92,7 @@ use crate::multiversion::{
     wts_of,
 };
 
-/// What a transaction does about a cell with a pending version of an older transaction.
+/// The reaction of a transaction to a cell with a pending version of an older transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingVersionPolicy {
     /// Wait for the outcome of the older transaction.
@@ -106,11 +106,10 @@ option_choices!(PendingVersionPolicy { Wait => "wait", Abort => "abort" });
 options! {
     /// Cicada's options.
     pub struct CicadaOptions {
-        /// What a transaction does about a cell that an older one is going to write: wait for its
-        /// outcome, or abort.
+        /// The reaction of a transaction to a cell that an older one is going to write: wait for
+        /// its outcome, or abort.
         "cicada.pending" pending: PendingVersionPolicy = PendingVersionPolicy::Wait, in ();
-        /// Look at every access whether the transaction comes too late to write what it is going to
-        /// write.
+        /// Check at every access whether the transaction comes too late for its writes.
         "cicada.early_abort" early_abort: bool = true, in ();
         /// Make the versions of the most contended cells pending first (those written last), so
         /// that a conflict is met early. Not where the worker's last commits all succeeded.

@@ -40,27 +40,27 @@
 //!   of one chain cost 27 % of the time of 224 simulated workers.) So the memory that is written
 //!   next is warm, as it is without a long transaction. A record without needed versions is never
 //!   touched.
-//! - A retained version that nobody needs any more waits for some visits, as a rule until all
-//!   transactions have ended that ran then. Its record need not be touched in that case.
+//! - A retained version that no transaction needs any more waits for some visits, usually until all
+//!   transactions of that time have ended. Then its record need not be touched.
 //! - Of each record at most `versions.max` versions are retained, the youngest ones. A transaction
 //!   that needs another one aborts (`version_collected`) and begins again with a new timestamp. Now
 //!   and then that also happens to a transaction that needs a version of a worker that retained it
 //!   too late.
 //!
-//! What a worker knows of the long transactions may be out of date. That costs a transaction an
-//! abort and never a wrong read, because a reader notices that a version is gone.
+//! A worker's knowledge of the long transactions may be out of date. That costs a transaction an
+//! abort, and never a wrong read, because a reader notices that a version is gone.
 //!
-//! **Nobody starves.** A worker whose transaction missed a version three times in a row is
+//! **No transaction starves.** A worker whose transaction missed a version three times in a row is
 //! *protected*: one worker at a time, those with the most misses first. Every version that its
 //! transaction needs is retained, whatever `versions.max` says, until it has ended. So a record has
 //! at most `versions.max` + 1 retained versions, and those of the last two or three intervals.
 //!
 //! **Overwriting** (`versions.overwrite=on`; "version overwriting" in CCBench's list of
-//! optimisations). A version that was written after all running transactions had begun is needed by
-//! nobody when it is replaced. Under contention, where versions are young, most are such. A commit
-//! looks at the timestamps of the others and keeps no copy of these versions. A transaction that
-//! draws its timestamp at that moment, and is not seen, may miss one: then no version's begin and
-//! end include its time, so it finds nothing, and aborts.
+//! optimisations). If a version was written after all running transactions had begun, no
+//! transaction needs it when it is replaced. Under contention, where versions are young, most
+//! versions are of this kind. A commit looks at the timestamps of the others and keeps no copy of
+//! these versions. A transaction that draws its timestamp at that moment, and is not seen, may miss
+//! one: then no version's begin and end include its time, so it finds nothing, and aborts.
 //!
 //! **Snapshots.** A transaction that only reads may see the state before the oldest running
 //! transaction. That state is final, so nothing has to be waited for, marked or validated. The scan
@@ -99,7 +99,7 @@ use retired::RetiredVersion;
 pub use retired::RetiredVersions;
 use watermarks::{OFFLINE, Watermarks, WorkerSlot};
 
-/// When old versions are reused.
+/// The time at which old versions are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collect {
     /// Two of the engine's epochs later.
@@ -116,20 +116,20 @@ option_choices!(Collect { Epoch => "epoch", Rapid => "rapid", Aggressive => "agg
 options! {
     /// Options of old versions.
     pub struct CollectOptions {
-        /// When old versions are reused: two of the engine's epochs later; as soon as no
-        /// transaction runs that began before they were replaced; or also while one does, if it
-        /// can't need them, or a record has too many.
+        /// The time at which old versions are reused: two of the engine's epochs later (epoch); as
+        /// soon as no transaction runs that began before they were replaced (rapid); or even while
+        /// one runs, if it can't need them or a record has too many (aggressive).
         "versions.collect" collect: Collect = Collect::Rapid, in ();
-        /// With rapid and aggressive collection: the time between two scans for versions that
-        /// nobody needs, in microseconds. With 0, one before every transaction.
+        /// With rapid and aggressive collection: the time between two scans for unneeded versions,
+        /// in microseconds. With 0, one before every transaction.
         "versions.interval_us" interval_us: u64 = 100, in 0..=1_000_000;
-        /// With aggressive collection: how many old versions of a record are kept for transactions
-        /// that run for longer than an interval. One that needs another aborts; after some such
-        /// aborts the versions that it needs are kept in any case.
+        /// With aggressive collection: the number of old versions of a record that are kept for
+        /// transactions which run for longer than an interval. A transaction that needs another one
+        /// aborts; after some such aborts, the versions that it needs are kept in any case.
         "versions.max" max: usize = 3, in 0..=1_000;
-        /// Do not keep a version at all if no transaction that runs could need it, as far as is
-        /// known: it is overwritten where it stands. One that has just begun may then miss it, and
-        /// aborts. Each commit looks at the timestamps of all workers: for few workers.
+        /// Do not keep a version if no running transaction can need it, as far as is known:
+        /// overwrite it in place. A transaction that has just begun may then miss it, and aborts.
+        /// Each commit looks at the timestamps of all workers, so this is for few workers.
         "versions.overwrite" overwrite: bool = false, in ();
     }
 }
@@ -137,7 +137,7 @@ options! {
 /// The timestamp of no transaction.
 const NO_TIMESTAMP: u64 = u64::MAX;
 
-/// Decides when old versions are reused: the part that the workers share.
+/// The collector: it decides when old versions are reused. This is the part that the workers share.
 #[derive(Debug)]
 pub struct Collector<M: Machine> {
     options: CollectOptions,
@@ -250,11 +250,11 @@ impl<M: Machine> Collector<M> {
     }
 
     /// Called when a worker goes offline: hands its waiting versions to the other workers, or to
-    /// the engine's epochs. If there are snapshots, of whose age the epochs know nothing, the
-    /// worker itself goes on with them later, or others when it has ended.
+    /// the engine's epochs. The epochs don't know the age of snapshots. So if there are snapshots,
+    /// the worker itself goes on with its versions later, or other workers do when it has ended.
     pub(crate) fn go_offline(&self, cx: &mut Context<M>, own: &mut RetiredVersions<M>) {
         if own.collect == Collect::Aggressive {
-            // Relaxed: a number that others look at now and then.
+            // Relaxed: a number that other workers look at from time to time.
             self.slots[own.worker].misses.store(0, Ordering::Relaxed);
             let waiting = own.take_all();
             if !waiting.is_empty() {

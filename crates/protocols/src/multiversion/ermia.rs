@@ -113,7 +113,7 @@ pub struct ErmiaRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct ErmiaWorker<M: Machine> {
     txn: SnapshotTxn<M>,
-    /// The cells of which it has read the newest version.
+    /// The cells whose newest version it has read.
     read_set: Vec<ReadEntry<M>>,
     window: Window,
 }
@@ -150,8 +150,9 @@ impl Window {
     }
 }
 
-/// Returns the timestamp and the π of the transaction that has replaced a version that was read, or
-/// is going to with a timestamp up to `commit_ts`; `None` if there is none.
+/// Returns the timestamp and the π of the overwriter of a version that was read: the transaction
+/// that has replaced it, or is going to replace it with a timestamp up to `commit_ts`. `None` if
+/// there is none.
 ///
 /// # Errors
 /// A transaction is about to replace it with a later timestamp, a wait took too long, the record

@@ -1,11 +1,11 @@
 //! Hekaton's optimistic protocol: reads see the state at the begin, and a commit checks that it is
 //! that of the end as well.
 //!
-//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when
-//! it began, as under snapshot isolation; and of two that write the same row the second aborts. A
-//! transaction that writes draws a timestamp at its end. It checks that every version that it has
-//! read is still the one at that time, and that no row has come into the ranges that it has read.
-//! Then it is as if it had run in that instant. A transaction that only reads is as if it had run
+//! **Idea.** A transaction reads the version of each row that was the newest committed one when it
+//! began, as under snapshot isolation. If two transactions write the same row, the second aborts. A
+//! transaction that writes draws a timestamp at its end. It checks that each version that it has
+//! read is still the version at that time, and that no row has come into the ranges that it has
+//! read. So it could as well have run in that instant. A transaction that only reads could have run
 //! at its begin, so nothing is checked.
 //!
 //! | step of the paper (section 3) | function |
@@ -33,8 +33,8 @@
 //! transaction that has an intent there with an earlier timestamp. A transaction that has no
 //! timestamp yet will get a later one.
 //!
-//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits
-//! without a limit, and never aborts.
+//! **Snapshots.** A transaction that declares itself read-only waits for commits without a limit,
+//! and never aborts.
 //!
 //! **Commit point.** The end of the check.
 //!
@@ -80,7 +80,7 @@ pub struct HekatonRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct HekatonWorker<M: Machine> {
     txn: SnapshotTxn<M>,
-    /// The cells of which it has read the newest version.
+    /// The cells whose newest version it has read.
     read_set: Vec<ReadEntry<M>>,
     /// Whether it has read a version that was replaced already, which can't be the one at its end.
     has_read_old: bool,

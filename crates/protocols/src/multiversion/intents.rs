@@ -49,7 +49,8 @@ fn had_row<M: Machine>(cell: Cell<M>) -> bool {
     cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT
 }
 
-/// The write intents of a worker's transaction, and what the worker's commits have overwritten.
+/// The write intents of a worker's transaction, and the copies of the versions that its commit
+/// overwrites.
 #[derive(Debug)]
 pub(crate) struct WriteIntents<M: Machine> {
     cells: Vec<Cell<M>>,
@@ -80,7 +81,7 @@ impl<M: Machine> WriteIntents<M> {
         waits: impl Fn(u64) -> bool,
     ) -> Result<u64, Abort> {
         M::step("write intent");
-        // A thread that works on the chain waits for nobody.
+        // A thread that works on the chain never waits.
         let waits = |other| other == INTENT_WITHOUT_TIMESTAMP || waits(other);
         let mut spin = Spin::<M>::new();
         loop {

@@ -1,5 +1,5 @@
 //! MSTO, the multi-version protocol of STOv2: optimistic, with updates that are applied at commit,
-//! also when they come late.
+//! even if they come late.
 //!
 //! **Idea.** As in [`crate::multiversion::cicada`], transactions have a timestamp from the begin,
 //! find the versions of their time, and place intents, validate and install at the commit.
@@ -50,10 +50,10 @@
 //! only the versions of leaves, which lets an insert of an older transaction through.)
 //!
 //! **Snapshots** (`versions.snapshots=on`; the authors' read timestamp) are for transactions that
-//! say beforehand that they will only read, as in [`crate::multiversion::cicada`].
+//! declare themselves read-only, as in [`crate::multiversion::cicada`].
 //!
-//! **Late writes** of whole cells are skipped with `versions.nwr=on` if nobody will see them:
-//! `multiversion/validation.rs`.
+//! **Late writes** of whole cells are skipped with `versions.nwr=on` if no transaction will see
+//! them: `multiversion/validation.rs`.
 //!
 //! **Departures from the paper.** A version that is more than an update is written after all others
 //! of its cell. The authors keep deltas in the chain and compute a row when it is read, for which
@@ -86,7 +86,7 @@ use crate::multiversion::{
 options! {
     /// Options of MSTO, the multi-version protocol of STOv2.
     pub struct MstoOptions {
-        /// Let updates that commute, and are not read, come before versions that are there already.
+        /// Let updates that commute, and whose results are not read, come before existing versions.
         "msto.late" late: bool = true, in ();
         flatten validating: ValidatingOptions;
         flatten timestamps: OrderedTimestampOptions;

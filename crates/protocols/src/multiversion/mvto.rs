@@ -33,9 +33,9 @@
 //! aborts. A tombstone leaves the index when all transactions have ended that ran in the epoch of
 //! the deletion: those that begin later have later timestamps.
 //!
-//! **Snapshots** (`versions.snapshots=on`) are for transactions that say beforehand that they will
-//! only read. They see the state before the oldest running transaction, leave no timestamp behind,
-//! wait for nobody, and never abort.
+//! **Snapshots** (`versions.snapshots=on`) are for transactions that declare themselves read-only.
+//! They see the state before the oldest running transaction, leave no timestamp behind, wait for no
+//! transaction, and never abort.
 //!
 //! **Departures from the papers.** A version is written after all others of its cell, not between
 //! two, as in DBx1000. Writers do not queue.
@@ -88,7 +88,7 @@ pub struct MvtoWorker<M: Machine> {
     epoch: u64,
     /// The transaction's timestamp.
     ts: u64,
-    /// It only reads, and the state at its timestamp is final.
+    /// Whether the transaction only reads, and the state at its timestamp is final.
     reads_snapshot: bool,
     intents: WriteIntents<M>,
 }

@@ -1,5 +1,5 @@
-//! Which version of a row a transaction reads, and whether that is still the right one at its
-//! commit.
+//! The read of a row: which version a transaction reads, and whether that is still the right one at
+//! its commit.
 //!
 //! **The read of a cell**, in the order of its steps (`read_cell`):
 //!

@@ -22,14 +22,14 @@ use super::{
 options! {
     /// Whether there are snapshots, for protocols that have no other options.
     pub struct SnapshotOptions {
-        /// Let transactions that say beforehand that they will only read see the state before the
-        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
-        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        /// Let transactions that declare themselves read-only see the state before the oldest
+        /// running transaction: they never abort. Old versions are then kept a little longer;
+        /// versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "versions.snapshots" snapshots: bool = false, in ();
     }
 }
 
-/// Which transactions add to the counter that orders the commits.
+/// The transactions that add to the counter that orders the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Commits that write. All other transactions only load it.
@@ -45,10 +45,10 @@ option_choices!(Counted { Writers => "writers", Commits => "commits", Begins => 
 options! {
     /// Options of the counter that orders the commits.
     pub struct CounterOptions {
-        /// What adds to the counter that orders commits: commits that write, every commit (ERMIA in
-        /// CCBench), or every begin and every commit (SI in CCBench with `CCTR_TW`). The last two
-        /// cost transactions that only read what they cost there: the counter's line, once or
-        /// twice.
+        /// The transactions that add to the counter which orders commits: commits that write, every
+        /// commit (ERMIA in CCBench), or every begin and every commit (SI in CCBench with
+        /// `CCTR_TW`). With the last two, transactions that only read pay the price that they pay
+        /// there: the counter's line, once or twice.
         "snapshot.counter" counter: Counted = Counted::Writers, in ();
     }
 }
@@ -120,7 +120,7 @@ pub(crate) struct SnapshotState<M: Machine> {
 pub(crate) struct SnapshotTxn<M: Machine> {
     /// It sees the commits up to this one.
     pub(crate) begin_ts: u64,
-    /// It has said that it will only read, and must not abort.
+    /// Whether it has declared that it only reads, and must not abort.
     pub(crate) reads_only: bool,
     /// The value of its write intents before the commit.
     pub(crate) intent: u64,

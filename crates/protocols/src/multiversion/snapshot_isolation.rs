@@ -1,9 +1,9 @@
-//! Snapshot isolation: a transaction reads the state at its begin, and of two that write the same
-//! row only one commits.
+//! Snapshot isolation: a transaction reads the state at its begin, and if two write the same row,
+//! only one of them commits.
 //!
-//! **Idea.** A transaction reads, of every row, the version that was the newest committed one when
-//! it began. Reads are neither announced nor validated. A transaction that wants to write a row
-//! that another is writing, or has written since, aborts (*first updater wins*).
+//! **Idea.** A transaction reads the version of each row that was the newest committed one when it
+//! began. Reads are neither announced nor validated. A transaction that wants to write a row that
+//! another is writing, or has written since, aborts (*first updater wins*).
 //!
 //! | step of the papers | function |
 //! | --- | --- |
@@ -32,13 +32,13 @@
 //! `snapshot.counter=begins` does the same. (With `CCTR_ON` a begin there asks every thread for its
 //! last commit instead, which is not built here.)
 //!
-//! **Snapshots.** A transaction that says beforehand that it will only read waits for commits
-//! without a limit, and never aborts.
+//! **Snapshots.** A transaction that declares itself read-only waits for commits without a limit,
+//! and never aborts.
 //!
 //! **Commit point.** The timestamp.
 //!
 //! **Waits.** A reader waits for a writer that has decided to commit, and such a writer waits for
-//! nobody.
+//! no transaction.
 //!
 //! **Phantoms.** A row that is inserted later is in the index, but not in the snapshot. A tombstone
 //! stays in the index until no transaction is left that could see its row.

@@ -1,9 +1,9 @@
-//! Transactions that have a timestamp from the begin, read without a trace, and validate what they
-//! read at the commit: the part that `cicada` and `msto` share.
+//! Transactions that have a timestamp from the begin, read without a trace, and validate their
+//! reads at the commit: the part that `cicada` and `msto` share.
 //!
 //! **The commit** of such a transaction, with the function of each step. The order of the first
-//! three excludes that two transactions each miss what the other does: a writer's intent comes
-//! before its look at the `rts`, and a reader's `rts` comes before its look at the intents
+//! three steps excludes that two transactions miss each other: a writer's intent comes before its
+//! load of the `rts`, and a reader's `rts` comes before its load of the intent
 //! (`super::raise_rts`).
 //!
 //! 1. Place write intents, and check that no younger transaction has read or written the cells
@@ -14,14 +14,15 @@
 //! 4. Install ([`ValidatingTxn::install`]).
 //!
 //! **Invisible writes** (`versions.nwr=on`; the non-visible write rule). A write that comes too
-//! late is skipped if it is of all of a cell, all later versions replaced all of the cell without a
-//! look at it, and no younger transaction has read the cell. Two words tell: the [`SuffixKind`] and
-//! the `rts`. The version before it ends at its time, so that a transaction that reads between the
-//! two begins again; and that version must still be in the chain. A recorded history names it
-//! (`"omitted":true`, `over`): the write has its place after that version and all its readers, and
-//! before the next version. If no version has replaced it, or one by a look at it, the checker
-//! reports a lost write. The rule is not for protocols whose commits come after all others, nor for
-//! `mvto`, which keeps no trace of reads of old versions.
+//! late is skipped if three things hold: it replaces a whole cell, all later versions replaced the
+//! whole cell without a look at it, and no younger transaction has read the cell. The
+//! [`SuffixKind`] and the `rts` tell. The version before the skipped write ends at the write's
+//! time, so a transaction that reads between the two begins again; and that version must still be
+//! in the chain. A recorded history names it (`"omitted":true`, `over`): the write has its place
+//! after that version and all its readers, and before the next version. If no version has replaced
+//! it, or one by a look at it, the checker reports a lost write. The rule is not for protocols
+//! whose commits come after all others, nor for `mvto`, which keeps no trace of reads of old
+//! versions.
 
 use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
@@ -43,9 +44,9 @@ options! {
     /// Options of protocols whose transactions have a timestamp from the begin, and validate at the
     /// commit.
     pub struct ValidatingOptions {
-        /// Let transactions that say beforehand that they will only read see the state before the
-        /// oldest transaction that runs: these never abort. Old versions are kept a little longer
-        /// then; versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
+        /// Let transactions that declare themselves read-only see the state before the oldest
+        /// running transaction: they never abort. Old versions are then kept a little longer;
+        /// versions.collect=epoch is as rapid, and none is overwritten (versions.overwrite).
         "versions.snapshots" snapshots: bool = false, in ();
         /// Skip a write that comes too late, where a later write has replaced the whole row without
         /// a look at it, and no transaction has read it between (the non-visible write rule).
@@ -53,7 +54,7 @@ options! {
     }
 }
 
-/// A write of a cell that is not installed, because nobody will see it.
+/// A write of a cell that is not installed, because no transaction will see it.
 #[derive(Debug)]
 struct SkippedWrite<M: Machine> {
     /// The position of the write in the write set.
@@ -72,8 +73,8 @@ pub(crate) struct ValidatingTxn<M: Machine> {
     options: ValidatingOptions,
     /// Its timestamp: Cicada's `tx.ts`.
     pub(crate) ts: u64,
-    /// It reads the state at `ts`, which is final: it leaves no trace, waits for nobody, and never
-    /// aborts.
+    /// Whether it reads the state at `ts`, which is final: then it leaves no trace, waits for no
+    /// transaction, and never aborts.
     pub(crate) reads_snapshot: bool,
     /// The versions that it has read and that another may replace before its commit.
     read_set: Vec<ReadEntry<M>>,
@@ -93,7 +94,7 @@ impl<M: Machine> ValidatingTxn<M> {
         }
     }
 
-    /// Returns whether the transaction that begins is to see a snapshot.
+    /// Returns whether the transaction that begins must see a snapshot.
     #[inline(always)]
     pub(crate) fn wants_snapshot(&self, cx: &Context<M>) -> bool {
         self.options.snapshots && cx.declaration.is_read_only()

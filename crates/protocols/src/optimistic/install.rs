@@ -36,10 +36,10 @@ pub(crate) fn install_all<M: Machine>(cx: &mut Context<M>, cells_of: impl Fn(&Wr
                 WriteKind::Delete => version | ABSENT,
                 WriteKind::Nothing => old & !LOCKED,
             };
-            // Release: the row comes before the word. Pairs with the Acquire of a reader's first
-            // load (step (a) of `ReadsAndLocks::observe`), so that no reader sees the new word
-            // and copies the old row; and with the Acquire of `ReadsAndLocks::lock`, so that the
-            // next writer's updates find this row.
+            // Release: the row comes before the word. It pairs with the Acquire of a reader's first
+            // load (step (a) of `ReadsAndLocks::observe`), so that no reader sees the new word and
+            // copies the old row. And it pairs with the Acquire of `ReadsAndLocks::lock`, so that
+            // the next writer's updates find this row.
             cell.word().store(new, Ordering::Release);
         }
     }

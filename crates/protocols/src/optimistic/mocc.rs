@@ -29,29 +29,29 @@
 //! | 31 | held exclusively |
 //! | 30..0 | the number of transactions that hold it shared |
 //!
-//! A transaction that installs a write holds the lock exclusively, and besides sets the lock bit of
-//! the TID word while it commits: readers that take no lock look at one word only. (If the lock
-//! were in its own word alone, read after the TID, a writer that comes and goes between the two
-//! loads would go unseen.)
+//! A transaction that installs a write holds the lock exclusively, and sets the lock bit of the TID
+//! word while it commits, because readers that take no lock look at that word only. (If the lock
+//! were in its own word alone, read after the TID, a reader could miss a writer that comes and goes
+//! between its two loads.)
 //!
 //! **Commit point.** The load of the global epoch, between the last lock and the first validation.
 //! All reads are validated, those under locks too.
 //!
-//! **Waits.** Locks are waited for in the order of addresses only. A transaction that needs a lock
-//! that comes before some that it holds tries it. If it is taken, the transaction gives back the
-//! locks that come after, whose reads validation protects as well, and then waits. So no cycle of
-//! waits can form. An exclusive lock of a write that was given back is taken again by the commit.
-//! All waits are bounded and end in an abort.
+//! **Waits.** A transaction waits for locks in the order of addresses only. If it needs a lock that
+//! comes before some that it holds, it tries that lock once. If the lock is taken, the transaction
+//! first gives back the locks that come after it, and then waits. The reads under these stay
+//! protected by validation. So no cycle of waits can form. The commit takes the exclusive lock of a
+//! write again if it was given back. All waits are bounded and end in an abort.
 //!
 //! **Phantoms.** Misses and scans observe leaf versions, which are validated when all locks are
 //! held, as in Silo.
 //!
-//! **Retries.** What was written, and what failed to validate, is locked before use by the next
-//! transaction of the worker, which as a rule is the same again.
+//! **Retries.** The records that were written, and those that failed to validate, are locked before
+//! use by the worker's next transaction, which usually is the same one again.
 //!
-//! **Departures from the paper.** Temperature is the record's, not the page's. The list of locks
-//! for the retry says which records to lock, but a record is not locked before it is asked for:
-//! others may hold it by then.
+//! **Departures from the paper.** The temperature belongs to the record, not to the page. The list
+//! of locks for the retry names the records to lock. But a record is not locked before the retry
+//! asks for it, and another transaction may hold it by then.
 
 use std::marker::PhantomData;
 
@@ -72,7 +72,7 @@ use crate::optimistic::{FLAGS, OptimisticFaults, ReadsAndLocks, Validating, Vali
 options! {
     /// MOCC's options.
     pub struct MoccOptions {
-        /// The temperature from which on a record is locked; 0: all are, always.
+        /// The temperature from which on a record is locked; 0: all records are always locked.
         "mocc.hot" hot: u32 = 5, in 0..=20;
         flatten read_phase: ReadPhaseOptions;
     }
@@ -81,7 +81,7 @@ options! {
 /// The protocol.
 pub type Mocc<F = Sound> = Validating<MoccValidation<F>>;
 
-/// How MOCC validates.
+/// The validation of MOCC.
 #[derive(Debug)]
 pub struct MoccValidation<F> {
     options: MoccOptions,
@@ -93,7 +93,7 @@ const READERS: u64 = EXCLUSIVE - 1;
 const LOCK: u64 = EXCLUSIVE | READERS;
 const TEMPERATURE_SHIFT: u32 = 32;
 const TEMPERATURE_MAX: u64 = 20;
-/// Where the epoch of the temperature begins.
+/// The lowest bit of the temperature's epoch.
 const HEATED_IN_SHIFT: u32 = 40;
 
 /// Returns the word with the lock of a cell.
@@ -112,7 +112,7 @@ fn temperature(lock: u64, epoch: u64) -> u64 {
 pub struct MoccWorker<M: Machine> {
     /// The locks that are held, in the order of addresses, each with whether it is exclusive.
     held: Vec<(Cell<M>, bool)>,
-    /// The addresses of cells to lock before use, in their order: what the transaction before has
+    /// The sorted addresses of cells to lock before use: the cells that the transaction before has
     /// touched, if it was aborted.
     suspects: Vec<u64>,
     /// The largest TID that the commit will overwrite.
@@ -140,8 +140,8 @@ impl<F: MoccFaults> MoccValidation<F> {
                 return false;
             }
             let new = if exclusive { lock | EXCLUSIVE } else { lock + 1 };
-            // Acquire: pairs with the Release of `unlock`, so that a holder sees what the last
-            // exclusive holder wrote.
+            // Acquire: pairs with the Release of `unlock`, so that a holder sees the row that the
+            // last exclusive holder wrote.
             match lock_of(cell).compare_exchange(lock, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => lock = now,
@@ -150,7 +150,8 @@ impl<F: MoccFaults> MoccValidation<F> {
     }
 
     fn unlock<M: Machine>(cell: Cell<M>, exclusive: bool) {
-        // Release: pairs with the Acquire of `try_lock`: what was read and written comes before.
+        // Release: pairs with the Acquire of `try_lock`: this transaction's reads and writes come
+        // before.
         lock_of(cell).fetch_sub(if exclusive { EXCLUSIVE } else { 1 }, Ordering::Release);
     }
 
@@ -167,9 +168,10 @@ impl<F: MoccFaults> MoccValidation<F> {
             }
             None => {}
         }
-        // The locks that come after are given back, with a share of this one: from here on all that
-        // is held comes before what is waited for. The excluded interleaving is a cycle of waits:
-        // in a cycle one transaction would hold a lock with a larger address than it waits for.
+        // The locks that come after are given back, with a share of this one: from here on every
+        // lock held comes before the lock waited for. The excluded interleaving is a cycle of
+        // waits. In a cycle one transaction would hold a lock with a larger address than the lock
+        // that it waits for.
         M::step("give back");
         let given_back = Self::given_back(position, own.held.len());
         own.held.drain(given_back).for_each(|(held, exclusive)| Self::unlock(held, exclusive));
@@ -184,7 +186,7 @@ impl<F: MoccFaults> MoccValidation<F> {
         Ok(())
     }
 
-    /// Locks those of the cells that are hot.
+    /// Locks the hot cells among `cells`.
     #[inline(always)]
     fn lock_hot<M: Machine>(&self, own: &mut MoccWorker<M>, cells: Cells<M>, exclusive: bool) -> Result<(), Abort> {
         for cell in cells {
@@ -196,8 +198,8 @@ impl<F: MoccFaults> MoccValidation<F> {
         Ok(())
     }
 
-    /// Raises the temperature of a cell because of which a validation has failed, the less likely
-    /// the warmer it is.
+    /// Raises the temperature of a cell that has made a validation fail. The warmer the cell, the
+    /// less likely is a rise.
     fn heat<M: Machine>(own: &mut MoccWorker<M>, cell: Cell<M>, epoch: u64) {
         let random = own.random.draw();
         // Relaxed, all: the exchange decides, and a temperature orders nothing. The exchange leaves
@@ -213,8 +215,9 @@ impl<F: MoccFaults> MoccValidation<F> {
         }
     }
 
-    /// Phase 1: locks what is written, in order: first all that may be waited for, and then,
-    /// waiting for no transaction, the TID words.
+    /// Phase 1: locks the write set in the order of addresses. It first takes the locks that may be
+    /// waited for, and then the lock bits of the TID words, without waiting for another
+    /// transaction.
     fn lock_write_set<M: Machine>(
         cx: &mut Context<M>,
         reads: &mut ReadsAndLocks<M>,
@@ -236,7 +239,7 @@ impl<F: MoccFaults> MoccValidation<F> {
         Ok(())
     }
 
-    /// Phase 2: checks that everything read is as it was. Heats all that is not.
+    /// Phase 2: checks that all reads are still valid, and heats the cells of those that aren't.
     fn validate<M: Machine>(
         cx: &Context<M>,
         reads: &mut ReadsAndLocks<M>,
@@ -322,7 +325,7 @@ impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
         mode: Option<WriteMode>,
     ) -> Result<(), Abort> {
         match mode {
-            // An update that is not read is locked at commit only, for a moment.
+            // The record of a commit-time update is locked at commit only, for a moment.
             Some(WriteMode::CommitTimeUpdate) => Ok(()),
             mode => self.lock_hot(own, at.cells(groups), mode.is_some()),
         }
@@ -338,8 +341,8 @@ impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
         M::step("epoch");
         let epoch = tid::epoch_of_commit::<M, F>(cx);
         Self::validate(cx, reads, own)?;
-        // Phase 3: install, under a TID that follows Silo's three rules: it is larger than all that
-        // were read, than all that are overwritten, and than the worker's last.
+        // Phase 3: install, under a TID by Silo's three rules: it is larger than all TIDs read,
+        // than all TIDs overwritten, and than the worker's last.
         if !cx.writes.is_empty() {
             let newest = reads.newest_read().max(own.overwritten).max(own.last);
             let tid = tid::next_tid(newest, epoch)?;
@@ -381,7 +384,8 @@ faults! {
     pub const FAULTS;
 }
 
-/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+/// The places where the algorithm asks for its faults. Without a fault, each of these does what its
+/// name says.
 impl<F: MoccFaults> MoccValidation<F> {
     /// Returns whether all records are locked, hot or not.
     #[inline(always)]
@@ -412,7 +416,7 @@ mod tests {
     #[test]
     fn a_record_that_fails_validations_gets_hot_and_is_locked_by_its_readers() {
         let protocol: Mocc = NamedProtocol::<Native>::new(Default::default());
-        // One epoch for all: temperatures hold that long.
+        // One epoch for the whole test: temperatures hold that long.
         let engine =
             Engine::<Mocc, Native>::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..EngineConfig::default() });
         let rows: Table<u64> = engine.create_table(&TableSpec::of_bytes("t", IndexKind::Hash, 8, 16));
@@ -423,7 +427,8 @@ mod tests {
         drop(loader);
         let mut workers = [(); 2].map(|()| engine.worker().expect("a slot"));
         let ([reader, writer], mut failed) = (&mut workers, 0);
-        // Each time a worker that suspects nothing reads the record, and then the other writes it.
+        // In each round a worker that suspects nothing reads the record, and then the other writes
+        // it.
         while failed < 10_000 {
             reader.run(|tx| tx.read_row(&rows, 2, Projection::WHOLE).map(drop)).expect("nobody else is there");
             let mut tx = reader.begin();

@@ -1,9 +1,9 @@
 //! Optimistic concurrency control with per-record validation and two timestamps.
 //!
 //! **Idea.** A transaction takes a timestamp when it begins, and aborts as soon as it meets a
-//! record that was written later: all that it ever sees is the state of its beginning. At commit it
-//! locks all records that it has touched, read ones too, looks at each once more, takes a second
-//! timestamp, and installs its writes under that.
+//! record that was written later. So it only ever sees the state of its beginning. At commit it
+//! locks all records that it has touched, read ones too, validates each, takes a second timestamp,
+//! and installs its writes under that.
 //!
 //! **Papers.** H. T. Kung, J. T. Robinson: "On optimistic methods for concurrency control", TODS
 //! 1981; with validation in parallel, record by record, as in X. Yu et al.: "Staring into the
@@ -16,16 +16,15 @@
 //! | validation, in a critical section for each record | `OccValidation::lock_and_validate` |
 //! | end timestamp, write phase | `commit` |
 //!
-//! **Promises** serializability, in the order of the second timestamps; and a running transaction
-//! sees one state only (opacity), except for keys that are absent, which only the validation of
-//! leaves protects.
+//! **Promises** serializability, in the order of the second timestamps. A running transaction sees
+//! one state only (opacity), except for absent keys, which only the validation of leaves protects.
 //!
 //! **Metadata.** One word for each cell: the second timestamp of the transaction that wrote it,
 //! above the flags of [`crate::flags`].
 //!
 //! **Commit point.** The second timestamp, taken when all locks are held, and before the first is
-//! given back. A transaction that begins after it meets either a lock or the new version; a
-//! transaction that has begun before aborts at either.
+//! given back. A transaction that begins after it meets either a lock or the new version. A
+//! transaction that began before aborts at either.
 //!
 //! **Waits.** Committing transactions wait for locks, and take them in the order of addresses, so
 //! no cycle of waits can form. A read waits for a write phase. All waits are bounded and end in an
@@ -63,7 +62,7 @@ options! {
 /// The protocol.
 pub type Occ<M, F = Sound> = Validating<OccValidation<M, F>>;
 
-/// How the protocol validates.
+/// The validation of the protocol.
 #[derive(Debug)]
 pub struct OccValidation<M: Machine, F> {
     timestamps: Arc<Timestamps<M>>,
@@ -91,8 +90,8 @@ struct Touched<M: Machine> {
 }
 
 impl<M: Machine, F: OccFaults> OccValidation<M, F> {
-    /// Collects what the commit locks, in the order of addresses. A cell that is read and written
-    /// is there twice, the write first.
+    /// Collects the cells that the commit locks, in the order of addresses. A cell that is read and
+    /// written stands there twice, the write first.
     fn collect_touched(cx: &Context<M>, reads: &ReadsAndLocks<M>, touched: &mut Vec<Touched<M>>) {
         touched.clear();
         for write in cx.writes.entries() {
@@ -104,7 +103,7 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
         touched.sort_unstable_by_key(|touched| (touched.cell.address(), !touched.writes));
     }
 
-    /// Locks each cell once, and checks that none that was read was written after the beginning.
+    /// Locks each cell once, and checks that no cell that was read was written after the beginning.
     fn lock_and_validate(reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) -> Result<(), Abort> {
         let mut previous = None;
         for (position, &Touched { cell, reads: is_read, writes, needs_row }) in own.touched.iter().enumerate() {
@@ -123,17 +122,18 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
         Ok(())
     }
 
-    /// Unlocks what was only read. [`install_all`] has unlocked the rest.
+    /// Unlocks the cells that were only read. [`install_all`] has unlocked the others.
     fn unlock_read(reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) {
         reads.locked.clear();
         let mut previous = None;
         for &Touched { cell, writes, .. } in &own.touched {
-            // Of one cell the write stands first.
+            // The write of a cell stands before its read.
             let is_only_read = previous != Some(cell.address()) && !writes;
             previous = Some(cell.address());
             if is_only_read && Self::locks(false) {
                 // Relaxed: no other transaction changes the word of a locked cell. Release: pairs
-                // with the Acquire of `ReadsAndLocks::lock`: what was read was read before.
+                // with the Acquire of `ReadsAndLocks::lock`: this transaction's reads come before
+                // the next writer's stores.
                 let word = cell.word().load(Ordering::Relaxed);
                 cell.word().store(word & !LOCKED, Ordering::Release);
             }
@@ -189,9 +189,9 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         Self::collect_touched(cx, reads, &mut own.touched);
         Self::lock_and_validate(reads, own)?;
         // SeqCst: pairs with the fence of `ReadsAndLocks::observe`: the locks come before the
-        // stores to the rows. And it pairs with the same fence of other commits: own inserts into
-        // the index come before the look at others' leaves, so of two transactions that each insert
-        // where the other has looked, at least one sees the other's insert.
+        // stores to the rows. It also pairs with the same fence of other commits: own inserts into
+        // the index come before the loads of the versions of other leaves. So if two transactions
+        // each insert where the other has looked, at least one sees the other's insert.
         dekker_fence::<M, F>();
         M::step("validate");
         cx.nodes.validate()?;
@@ -215,7 +215,8 @@ faults! {
     pub const FAULTS;
 }
 
-/// Where the algorithm asks for its faults. Without one, each of these says what its name says.
+/// The places where the algorithm asks for its faults. Without a fault, each of these does what its
+/// name says.
 impl<M: Machine, F: OccFaults> OccValidation<M, F> {
     /// Returns whether a cell is locked: always, without a fault.
     #[inline(always)]
@@ -223,8 +224,8 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
         writes || !F::LOCK_ONLY_WRITTEN
     }
 
-    /// Returns whether validation leaves the cell out, given what was touched before: never,
-    /// without a fault.
+    /// Returns whether validation leaves out the cell, given the entries before it: never, without
+    /// a fault.
     #[inline(always)]
     fn is_trusted(before: &[Touched<M>], cell: Cell<M>) -> bool {
         F::SKIP_VALIDATION_OF_WRITTEN && before.iter().any(|other| other.cell.address() == cell.address())

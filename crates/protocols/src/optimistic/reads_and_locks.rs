@@ -1,5 +1,5 @@
-//! What a transaction has read, and what its commit has locked: the read set and the held locks of
-//! the optimistic protocols.
+//! The read set and the held locks of the optimistic protocols: the cells that a transaction has
+//! read, and those that its commit has locked.
 
 use contend_engine::{
     Abort, AbortReason, Cell, Context, GROUPS_MAX, Groups, Located, Projection, RecordState, WriteMode,
@@ -10,9 +10,9 @@ use super::{FLAGS, OptimisticFaults, observed};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
 
-/// In an observed word: the transaction is going to write the cell, too, so the lock that
+/// Flag in an observed word: the transaction is going to write the cell, too, so the lock that
 /// validation finds there is its own. The bit is that of the queued flag, which a reader does not
-/// observe, and which is therefore free in an observed word.
+/// observe. So it is free in an observed word.
 const WILL_WRITE: u64 = QUEUED;
 
 /// A cell that was read.
@@ -45,12 +45,12 @@ impl<M: Machine> Read<M> {
     }
 }
 
-/// What a transaction has read, and what its commit has locked.
+/// The read set of a transaction, and the locks of its commit.
 #[derive(Debug)]
 pub struct ReadsAndLocks<M: Machine> {
     /// The cells that were read. A cell that was read twice is there twice.
     pub(crate) entries: Vec<Read<M>>,
-    /// The cells that the commit has locked; of each record the first cell before the others.
+    /// The cells that the commit has locked. The first cell of a record stands before its others.
     pub(crate) locked: Vec<Cell<M>>,
     /// Whether `locked` is sorted by address.
     sorted: bool,
@@ -105,8 +105,8 @@ impl<M: Machine> ReadsAndLocks<M> {
         now & LOCKED != 0 && !read.will_write() && !F::IGNORE_LOCKS_IN_VALIDATION && !self.has_locked(read.cell)
     }
 
-    /// Reads a record while nobody writes it, and adds what was observed to the reads.
-    /// `keeps_waiting` is asked before each further look, with the words' flags and, if there is
+    /// Reads a record while no transaction writes it, and adds the observed words to the reads.
+    /// `keeps_waiting` is called before each further look, with the words' flags and, if there is
     /// one cell only, its version.
     #[inline(always)]
     pub(crate) fn observe(
@@ -226,10 +226,10 @@ impl<M: Machine> ReadsAndLocks<M> {
         }
     }
 
-    /// Observes the placeholder that the transaction has just put into the index, and which has
-    /// `flags` if nobody else was there.
+    /// Observes the placeholder that the transaction has just put into the index. It has `flags` if
+    /// no other transaction has changed it since.
     pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
-        // The first cell tells for all: a transaction that gives the placeholder a row, or unlinks
+        // The first cell stands for all: a transaction that gives the placeholder a row, or unlinks
         // it, changes each.
         M::step("placeholder");
         let cell = at.record.first_cell();
@@ -261,9 +261,9 @@ impl<M: Machine> ReadsAndLocks<M> {
             if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
-            // AcqRel: the Acquire pairs with the Release of the last unlock (`install_all`,
-            // `unlock_all`), so that updates are applied to the row which that left; the Release
-            // orders nothing that matters here, as the commit's fence comes next.
+            // AcqRel. Acquire: pairs with the Release of the last unlock (`install_all`,
+            // `unlock_all`), so that updates are applied to the row that it left. The Release
+            // orders nothing that matters here, since the commit's fence comes next.
             if cell.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.locked.push(cell);
                 return Ok(word);

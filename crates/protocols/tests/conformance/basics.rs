@@ -16,13 +16,13 @@ use crate::support::{
     for_no_control, pairs, table,
 };
 
-/// Runs a test for all protocols, `none` included: a single transaction is right under it, too.
+/// Runs a test for all protocols, including `none`: a single transaction is right under it, too.
 fn for_all(test: &impl ProtocolTest<Native>) {
     for_each_protocol(test);
     for_no_control(test);
 }
 
-/// The keys that a scan returns.
+/// Returns the keys of a scan.
 fn scanned<P: Protocol<Native>, K: Key>(
     worker: &mut Worker<P, Native>,
     rows: &Table<K>,
@@ -105,16 +105,16 @@ fn keys_at_the_ends_are_keys_like_all_others() {
     for_all(&Boundaries);
 }
 
-/// The records that stand in the indexes, tombstones among them.
+/// Returns the number of records in the indexes, including tombstones.
 fn records(engine: &Engine<Erased<Native>, Native>) -> u64 {
     engine.version_chains().iter().sum()
 }
 
-/// Rows are inserted, some of them in vain, and deleted, again and again.
+/// Inserts and deletes rows again and again. Some of the inserts abort.
 struct AllDead(Option<Fault>);
 
 impl AllDead {
-    /// The records that stand in the index in the end.
+    /// Returns the number of records in the index at the end.
     fn leftovers(&self, protocol: Erased<Native>, index: IndexKind) -> u64 {
         let config = EngineConfig { workers_max: 4, epoch_ms: u64::MAX, fault: self.0, ..EngineConfig::default() };
         let engine = Engine::new(protocol, config);
@@ -122,13 +122,13 @@ impl AllDead {
         let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
         for round in 0..20 {
             for key in 0..40 {
-                // The same keys again and again, and keys that never come back.
+                // Some keys return again and again, and some never come back.
                 let key = if key % 2 == 0 { key } else { round * 1000 + key };
-                // Memory goes to the worker that collects, which inserts in the next round.
+                // The memory goes to the worker that collects, which inserts in the next round.
                 let [first, second] = &mut workers;
                 let (one, other) = if round % 2 == 0 { (first, second) } else { (second, first) };
                 let insert = |tx: &mut Transaction<'_, _, _>| {
-                    // A worker whose time is earlier may see the row of the last round still.
+                    // A worker with an earlier timestamp may still see the row of the last round.
                     let Some(row) = tx.insert_row(&rows, key)? else {
                         return Err(Abort::new(AbortReason::ReadValidation));
                     };
@@ -140,15 +140,15 @@ impl AllDead {
                 let inserted = (0..100_000).map(|_| one.run(insert)).find(ended);
                 assert_eq!(inserted.map(|outcome| outcome.is_ok()), Some(key % 3 != 0));
                 if key % 3 != 0 {
-                    // Timestamps of two workers may come in any order: who is too old tries again,
-                    // or does not see the row yet.
+                    // The timestamps of two workers may come in any order. A worker with the older
+                    // one tries again, or doesn't see the row yet.
                     assert!(
                         (0..100_000).any(|_| other.run(|tx| tx.delete(&rows, key)) == Ok(true)),
                         "no row to delete"
                     );
                 }
             }
-            // Four epochs; with snapshots also until the workers have looked how far these are.
+            // Four epochs pass; with snapshots, some more until the workers have noticed them.
             for _ in 0..self.patience() {
                 for worker in &mut workers {
                     worker.run(|tx| tx.read_row(&rows, 0, Projection::WHOLE).map(drop)).expect("no conflict");
@@ -164,7 +164,7 @@ impl AllDead {
         records(&engine)
     }
 
-    /// In so many epochs all that is dead has to be gone.
+    /// The number of epochs after which all dead records must be gone.
     fn patience(&self) -> u64 {
         if self.0.is_none() { 1_000_000 } else { 10 }
     }
@@ -183,7 +183,7 @@ fn all_that_is_dead_is_collected() {
     for_all(&AllDead(None));
 }
 
-/// The control: a deliberate bug of the engine leaves records behind.
+/// The control: with a deliberate bug of the engine, records stay behind.
 #[test]
 fn what_is_not_collected_is_noticed() {
     let silo =
@@ -211,7 +211,7 @@ impl ProtocolTest<Native> for RowLengths {
             let seen = worker.run(|tx| Ok(tx.read_row(&rows, 5, Projection::WHOLE)?.map(<[u64]>::to_vec)));
             assert_eq!(seen.expect("no conflict"), Some(pattern.clone()), "{name}: {bytes} bytes");
             if pattern.len() >= 8 {
-                // Of a projection only the words that it names are defined.
+                // Only the words that a projection names are defined.
                 let spans = [Span { first: 2, count: 1 }, Span { first: 5, count: 2 }];
                 worker
                     .run(|tx| {
@@ -230,8 +230,8 @@ fn rows_of_any_length_come_back() {
     for_all(&RowLengths);
 }
 
-/// Runs a transaction of a worker when no other runs. Only who has a timestamp of an old batch may
-/// have to try again.
+/// Runs a transaction of a worker while no other transaction runs. Only a worker with a timestamp
+/// of an old batch may have to try again.
 fn in_turn<P: Protocol<Native>, T>(
     worker: &mut Worker<P, Native>,
     name: &str,
@@ -253,7 +253,7 @@ impl GenericTest<Native> for AbortsLeaveNoTrace {
             let rows: Table<u64> = table(&engine, "t", index, 16);
             let (mut worker, mut other) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
             insert_all(&mut worker, &rows, &[10, 20, 30]);
-            // Ways to end without a commit: by the body's decision, and by being dropped.
+            // Two ways to end without a commit: the body's decision, and a drop.
             for ends_by_drop in [false, true] {
                 let mut tx = worker.begin();
                 tx.insert_row(&rows, 15).expect("no conflict").expect("a new key").fill(9);
@@ -265,7 +265,7 @@ impl GenericTest<Native> for AbortsLeaveNoTrace {
                 } else {
                     tx.abort(AbortReason::User);
                 }
-                // Another worker finds all as it was, nothing locked, and can write it.
+                // Another worker finds all rows as they were, no lock, and can write them.
                 let state = in_turn(&mut other, name, |tx| {
                     let mut state = Vec::new();
                     for key in [10, 15, 20, 30] {
@@ -300,7 +300,7 @@ impl GenericTest<Native> for VisitorsStopScans {
         let engine = engine::<_, Native>(make(), false);
         let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let mut worker = engine.worker().expect("a free slot");
-        // More than a leaf holds.
+        // More rows than a leaf holds.
         let keys: Vec<u64> = (0..500).map(|key| key * 2).collect();
         insert_all(&mut worker, &rows, &keys);
         assert_eq!(scanned(&mut worker, &rows, 0, u64::MAX, usize::MAX, Direction::Forward), keys, "{name}");
@@ -335,7 +335,7 @@ impl ProtocolTest<Native> for Misuse {
         let refused = tx.read_row(&foreign, 1, Projection::WHOLE).expect_err("a table of another engine");
         assert_eq!(refused.reason, AbortReason::Unsupported, "{name}");
         tx.abort(refused.reason);
-        // A hash index has no ranges; and what has failed once fails on.
+        // A hash index has no ranges. A transaction that has failed once fails again.
         let mut tx = worker.begin();
         let scan = |_, _: &[u64]| ControlFlow::Continue(());
         let refused = tx.scan_rows(&rows, 0..=9, 9, Direction::Forward, Projection::WHOLE, scan);
@@ -364,7 +364,7 @@ impl ProtocolTest<Native> for MemoryPlateaus {
                 for key in from..from + 20_000 {
                     worker.run(|tx| Ok(tx.insert_row(&rows, key)?.map(|row| row.fill(key)).is_some())).expect("alone");
                     if key % 3 == 0 {
-                        // An insert that aborts leaves a placeholder to be collected.
+                        // An aborted insert leaves a placeholder, which must be collected.
                         let _ = worker.run(|tx| {
                             tx.insert_row(&rows, key + (1 << 40))?;
                             Err::<(), _>(tx.cancel())
@@ -386,7 +386,7 @@ fn what_is_deleted_is_used_again() {
     for_all(&MemoryPlateaus);
 }
 
-/// An update that panics when it is applied, as arithmetic that overflows does in a debug build.
+/// An update that panics when it is applied, as an overflowing addition does in a debug build.
 #[derive(Clone, Copy)]
 struct Panics;
 
@@ -396,13 +396,13 @@ impl Update<Pair> for Panics {
     }
 
     fn apply(&self, _: &mut Pair) {
-        // Not by `panic!`, which would print what nobody needs to read.
+        // Not by `panic!`, whose message nobody needs to read.
         std::panic::resume_unwind(Box::new("an update has panicked"));
     }
 }
 
-/// Runs a transaction while no other does. A worker whose timestamps are older than those of what
-/// another has done last may come too late at first.
+/// Runs a transaction while no other runs. A worker may come too late at first if its timestamps
+/// are older than those of another worker's last transaction.
 fn until_in_time<T>(
     worker: &mut Worker<Erased<Native>, Native>,
     mut body: impl FnMut(&mut Transaction<'_, Erased<Native>, Native>) -> Result<T, Abort>,
@@ -419,8 +419,8 @@ fn until_in_time<T>(
 struct UpdatesThatPanic;
 
 impl UpdatesThatPanic {
-    /// A transaction of all kinds of writes, of which the update at place `bomb` panics; whether it
-    /// did so at its commit.
+    /// Runs a transaction with all kinds of writes, in which the update at position `bomb` panics.
+    /// Returns whether it did so at the commit.
     fn transact(worker: &mut Worker<Erased<Native>, Native>, rows: &Table<u64>, bomb: usize) -> bool {
         let mut body_has_ended = false;
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -459,8 +459,8 @@ impl ProtocolTest<Native> for UpdatesThatPanic {
             for bomb in 0..6 {
                 let at_commit = Self::transact(&mut workers[0], &rows, bomb);
                 assert_eq!(at_commit, deferred, "{name}, {bomb}: updates wait for the commit, or do not");
-                // No row has changed, and none is locked: for another worker, and for the one whose
-                // transaction has panicked.
+                // No row has changed, and none is locked: neither for another worker, nor for the
+                // worker whose transaction has panicked.
                 for worker in &mut workers {
                     let mut seen = Vec::new();
                     let all = until_in_time(worker, |tx| {

@@ -21,18 +21,19 @@ use crate::support::{
     ENGINE_OPTIONS, GenericTest, INDEXES, ProtocolTest, engine, engine_with, for_each_protocol, rounds, table,
 };
 
-/// A storm: what its threads do.
+/// The configuration of a storm: many threads that run random transactions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Storm {
     pub(crate) index: IndexKind,
     pub(crate) threads: usize,
-    /// Transactions that each thread commits; the first commits a tenth and leaves.
+    /// The number of transactions that each thread commits. The first thread commits a tenth and
+    /// leaves.
     pub(crate) commits: usize,
     pub(crate) keys: u64,
     pub(crate) seed: u64,
-    /// Whether keys come and go.
+    /// Whether keys are inserted and deleted.
     pub(crate) inserts: bool,
-    /// Which of [`ENGINE_OPTIONS`].
+    /// The position in [`ENGINE_OPTIONS`].
     pub(crate) engine: usize,
 }
 
@@ -53,7 +54,7 @@ fn some_groups(random: &mut SmallRng) -> Groups {
     [Groups::of(0), Groups::of(1), Groups::ALL][random.random_range(0..3)]
 }
 
-/// Changes one group by what is in it, in a way that does not commute.
+/// Changes one group depending on its contents, in a way that does not commute.
 #[derive(Clone, Copy)]
 struct Mix(u64);
 
@@ -182,8 +183,8 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>
         let transaction = SmallRng::seed_from_u64(random.random());
         let operations = random.random_range(1..7);
         let only_reads = random.random_range(0..4) == 0;
-        // Where there are snapshots, some of those that only read see one, the others the newest
-        // state.
+        // If the protocol has snapshots, some of the transactions that only read see one, and the
+        // others the newest state.
         if only_reads
             && operations % 2 == 0
             && let Some(mut snapshot) = worker.begin_snapshot()
@@ -194,7 +195,7 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>
             continue;
         }
         loop {
-            // The same transaction again, until it commits.
+            // The same transaction is tried again until it commits.
             let mut random = transaction.clone();
             let declare = |declaration: &mut Declaration<M>| {
                 if only_reads {
@@ -220,7 +221,7 @@ fn work<P: Protocol<M>, M: Machine>(worker: &mut Worker<P, M>, rows: &Table<u64>
     worker.go_offline();
 }
 
-/// Runs a storm; says what its history violates.
+/// Runs a storm, and returns the violations in its history.
 pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
     protocol: P,
     storm: Storm,
@@ -240,7 +241,7 @@ pub(crate) fn run_storm<P: Protocol<M>, M: Machine>(
                 scope.spawn(move || {
                     let mut worker = engine.worker().expect("a free slot");
                     work(&mut worker, rows, storm, thread);
-                    // The worker ends here, before the others are done.
+                    // The worker ends here, before the other workers are done.
                     worker.take_history()
                 })
             })
@@ -294,8 +295,8 @@ fn concurrent_histories_keep_the_promise_with_races_opened() {
     for_each_protocol::<Jitter>(&KeepsItsPromise);
 }
 
-/// Rows that are deleted and inserted, replaced and updated, under writes that are left out where
-/// nobody will see them.
+/// Deletes, inserts, replaces and updates rows, beside writes that are left out where no
+/// transaction will see them.
 fn storms_over_omitted_writes<P: NamedProtocol<Jitter>>() {
     for (seed, engine) in
         (0..25 * rounds()).flat_map(|seed| (0..ENGINE_OPTIONS.len()).map(move |engine| (seed, engine)))
@@ -343,7 +344,8 @@ impl ProtocolTest<Native> for IdleWorkers {
         let engine = engine::<_, Native>(make(), false);
         let rows: Table<u64> = table(&engine, "t", IndexKind::Ordered, 8);
         let (mut idle, mut busy) = (engine.worker().expect("a slot"), engine.worker().expect("a slot"));
-        // One has run and pauses without saying so; another leaves; a third only registered.
+        // One worker has run and pauses without going offline, another leaves, and a third is only
+        // registered.
         idle.run(|tx| Ok(tx.insert_row(&rows, 0)?.is_some())).expect("no conflict");
         let mut leaves = engine.worker().expect("a slot");
         leaves.run(|tx| Ok(tx.insert_row(&rows, 1)?.is_some())).expect("no conflict");

@@ -1,5 +1,5 @@
-//! A machine on which a transaction that waits gives its turn back to a conductor: programs are
-//! coroutines of one thread, and run in exactly the order in which they are told to.
+//! A machine on which a waiting transaction gives its turn back to a conductor. Programs are
+//! coroutines of one thread, and run exactly in the order that the conductor chooses.
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
@@ -12,32 +12,32 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conducted;
 
-/// What a program says when it gives its turn back.
+/// The reason for which a program gives its turn back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It has taken a step.
+    /// The program has taken a step.
     Step,
-    /// It waits for another in the middle of one.
+    /// The program waits for another in the middle of a step.
     Waits,
 }
 
-/// A program, and where it stands.
+/// A program and its state.
 pub(crate) struct Program<T> {
-    // Boxed, as the body below: a coroutine transfers values of 1024 bytes at most.
+    // Boxed, like the body below, because a coroutine transfers values of at most 1024 bytes.
     coroutine: Coroutine<(), Turn, Box<T>, DefaultStack>,
     yielder: *const Yielder<(), Turn>,
 }
 
 thread_local! {
-    /// That of the program that runs; null outside.
+    /// The yielder of the running program; null outside of one.
     static RUNNING: Cell<*const Yielder<(), Turn>> = const { Cell::new(std::ptr::null()) };
-    /// Of programs that have ended, for others.
+    /// The stacks of ended programs, for others.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 
 impl<T: 'static> Program<T> {
-    /// A program, which calls [`step`] after each of its steps.
+    /// Creates a program, which calls [`step`] after each of its steps.
     pub(crate) fn new(body: impl FnOnce() -> T + 'static) -> Self {
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_default();
         let body = Box::new(body);
@@ -48,7 +48,7 @@ impl<T: 'static> Program<T> {
         Program { coroutine, yielder: std::ptr::null() }
     }
 
-    /// Lets it go on until it has taken a step, or waits; or to its end.
+    /// Lets the program go on until it has taken a step, waits, or has ended.
     pub(crate) fn go_on(&mut self) -> Result<Turn, T> {
         RUNNING.set(self.yielder);
         let result = self.coroutine.resume(());
@@ -61,19 +61,19 @@ impl<T: 'static> Program<T> {
 }
 
 impl<T> Program<T> {
-    /// To be called when it has come to its end: its stack can be used again.
+    /// Keeps the stack of a program that has ended, for reuse.
     pub(crate) fn end(self) {
         STACKS.with_borrow_mut(|stacks| stacks.push(self.coroutine.into_stack()));
     }
 }
 
-/// The program that runs has taken a step.
+/// Notes that the running program has taken a step.
 pub(crate) fn step() {
     give_back(Turn::Step);
 }
 
 fn give_back(turn: Turn) {
-    // SAFETY: the yielder of the coroutine that runs, which lives as long as that.
+    // SAFETY: it is the yielder of the running coroutine, and lives as long as that.
     if let Some(yielder) = unsafe { RUNNING.get().as_ref() } {
         yielder.suspend(turn);
     }
@@ -101,7 +101,7 @@ impl Machine for Conducted {
         Native::alloc(layout)
     }
     unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
-        // SAFETY: as the caller says; `alloc` is Native's.
+        // SAFETY: by the caller's promise; `alloc` is Native's.
         unsafe { Native::dealloc(block, layout) };
     }
 }

@@ -1,5 +1,5 @@
-//! A machine whose memory accesses take their time, at random: it opens the windows of a few
-//! instructions in which races hide, also where cores are few.
+//! A machine whose memory accesses take a random time. It opens the windows of a few instructions
+//! in which races hide, even where there are few cores.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -102,7 +102,7 @@ impl Machine for Jitter {
         Native::alloc(layout)
     }
     unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
-        // SAFETY: as the caller says; `alloc` is Native's.
+        // SAFETY: by the caller's promise; `alloc` is Native's.
         unsafe { Native::dealloc(block, layout) };
     }
 }

@@ -1,9 +1,9 @@
-//! Nobody stops making progress: many more threads than cores on a few hot records, each
-//! transaction reading and writing them in an order of its own, and a worker that leaves in the
-//! middle (which in a published system left everybody else aborting for ever).
+//! Progress: many more threads than cores work on a few hot records. Each transaction reads and
+//! writes them in an order of its own, and one worker leaves in the middle. (In a published system
+//! all others then aborted for ever.)
 //!
-//! Nothing is timed. A transaction that is tried an absurd number of times fails the test; one that
-//! waits for ever hangs it.
+//! Nothing is timed. A transaction that is tried absurdly often fails the test, and one that waits
+//! for ever hangs it.
 
 use contend_engine::{Engine, EngineConfig, Erased, Groups, IndexKind, RawTxn, Table};
 use contend_machine::Native;
@@ -33,12 +33,12 @@ impl ProtocolTest<Native> for Progress {
                     let (engine, rows, mut retry) = (&engine, &rows, shared.retry(thread, thread as u64 + 1));
                     scope.spawn(move || {
                         let mut worker = engine.worker().expect("a free slot");
-                        // The first leaves early, in a moment when others hold and wait.
+                        // The first worker leaves early, while others hold locks and wait.
                         let transactions = if thread == 0 { 3 } else { 20 * rounds() };
                         for transaction in 0..transactions {
                             let first = (thread as u64 * 7 + transaction * 3) % RECORDS;
-                            // 1, 3, 7 and 9 have no divisor with 10: each record once, in an order
-                            // of its own.
+                            // 1, 3, 7 and 9 have no divisor in common with 10, so each transaction
+                            // touches each record once, in an order of its own.
                             let step = [1, 3, 7, 9][(thread + transaction as usize) % 4];
                             let mut tries = 0;
                             while let Err(abort) = worker.run(|tx| {

@@ -1,4 +1,5 @@
-//! What every protocol has to pass, without being listed here: the registry says which there are.
+//! The tests that every protocol has to pass. Protocols are not listed here; the tests take them
+//! from the registry.
 //!
 //! - [`schedules`]: anomalies as small programs, run in every order of their steps, each history
 //!   judged by the protocol's promise;
@@ -7,10 +8,10 @@
 //!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`liveness`]: progress of many threads on few records;
-//! - [`protection`]: transactions that would starve commit, and leave nobody waiting;
-//! - [`own_types`]: some of these without a call by a pointer, as what is measured is compiled;
-//! - [`mutants`]: deliberate bugs, each of which one of these has to find; and `none`, which must
-//!   fail.
+//! - [`protection`]: transactions that would starve commit, and no worker waits for ever;
+//! - [`own_types`]: some of these without a call through a pointer, as measured code is compiled;
+//! - [`mutants`]: deliberate bugs, each of which one of these tests has to find; and `none`, which
+//!   must fail.
 //!
 //! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p
 //! contend-protocols --test conformance`.

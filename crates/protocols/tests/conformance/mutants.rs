@@ -1,5 +1,5 @@
-//! Controls: what is wrong must be found. The deliberate faults of protocols, out of the list of
-//! mutants, and the protocol that controls nothing.
+//! Controls: the tests must find what is wrong. The deliberate faults of protocols come from the
+//! list of mutants, and the protocol without control is one more.
 
 use contend_engine::{Erased, Isolation, NamedProtocol};
 use contend_protocols::fault::{Faulty, Only, id};
@@ -16,7 +16,7 @@ use crate::jitter::Jitter;
 use crate::schedules::{SCENARIOS, first_wrong_order};
 use crate::support::{INDEXES, variants};
 
-/// The scenarios of which some order is wrong under this protocol.
+/// Returns the scenarios that go wrong in some order under this protocol.
 fn wrong_scenarios<P: NamedProtocol<Conducted>>() -> Vec<&'static str> {
     let make = || Erased::new(P::new(Default::default()));
     let is_wrong = |scenario: &&crate::schedules::Scenario| {
@@ -25,14 +25,14 @@ fn wrong_scenarios<P: NamedProtocol<Conducted>>() -> Vec<&'static str> {
     SCENARIOS.iter().filter(is_wrong).map(|scenario| scenario.name).collect()
 }
 
-/// A schedule that this protocol gets wrong; panics if there is none.
+/// Returns a schedule that this protocol gets wrong; panics if there is none.
 #[track_caller]
 fn caught_by_schedules<P: NamedProtocol<Conducted>>(expected: &str) {
     let wrong = wrong_scenarios::<P>();
     assert!(wrong.iter().any(|name| name.starts_with(expected)), "'{expected}' does not find it, but: {wrong:?}");
 }
 
-/// Storms until one of them finds the protocol wrong.
+/// Runs storms until one of them finds the protocol wrong.
 #[track_caller]
 fn caught_by_storms<P: NamedProtocol<Jitter>>() {
     for (number, storm) in storms(1000, 0..40).enumerate() {
@@ -59,7 +59,7 @@ macro_rules! caught {
     };
 }
 
-/// Makes a test of each mutant of the list that says what in this suite finds it.
+/// Makes a test of each mutant of the list for which the list names a finder in this suite.
 macro_rules! mutants {
     ($($protocol:ty $(, faults $($_faults:path),+)? {
         $($_show:ident $fault:ident, $_workload:literal $(, $_settings:ident)?

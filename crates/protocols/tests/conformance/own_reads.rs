@@ -1,5 +1,5 @@
-//! What a transaction sees of its own writes: every sequence of three operations on one key, on a
-//! row that is there and one that is not, committed and aborted, against a model.
+//! A transaction's view of its own writes: every sequence of three operations on one key, with and
+//! without a row, committed and aborted, against a model.
 
 use std::ops::ControlFlow;
 
@@ -49,7 +49,7 @@ const OPERATIONS: [Operation; 13] = [
     Operation::ScanLeft,
 ];
 
-/// What an operation answers: the row it saw, what it saw of it, or whether it did something.
+/// The answer of an operation: the row, a part of it, or whether it did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Saw(Option<Pair>),
@@ -61,7 +61,7 @@ fn both(value: u64) -> Pair {
     Pair { left: value, right: value + 1 }
 }
 
-/// The rules, on one row.
+/// Applies the rules to one row, as a model.
 fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
     let before = *row;
     match operation {
@@ -100,7 +100,7 @@ fn model(row: &mut Option<Pair>, operation: Operation, value: u64) -> Answer {
     }
 }
 
-/// The same on the engine.
+/// Runs the same on the engine.
 fn perform<P: Protocol<Native>>(
     tx: &mut Transaction<'_, P, Native>,
     table: &Table<u64>,
@@ -174,7 +174,7 @@ fn own_reads<P: Protocol<Native>>(
     options: &EngineOptions,
 ) {
     let engine = engine_with::<_, Native>(make(), history, options.clone());
-    // Room for all keys: an index that grows aborts a transaction that has missed a key there.
+    // Room for all keys, because a growing index aborts a transaction that has missed a key there.
     let rows = engine.create_table(&TableSpec::of::<Pair>("t", index, 4 * OPERATIONS.len().pow(3)));
     let mut worker = engine.worker().expect("a free slot");
     let mut loader = engine.loader().expect("a free slot");
@@ -214,7 +214,7 @@ fn own_reads<P: Protocol<Native>>(
                     let after = if commits { state } else { before };
                     let seen = worker.run(|tx| perform(tx, &rows, key, Operation::Read, 0)).expect("no conflict");
                     assert_eq!(seen, Answer::Saw(after), "{}: afterwards", case());
-                    // And whatever was left behind, the key can be used.
+                    // Whatever was left behind, the key can be used.
                     let inserted = worker.run(|tx| perform(tx, &rows, key, Operation::Insert, 9)).expect("no conflict");
                     assert_eq!(inserted, Answer::Did(after.is_none()), "{}: inserted afterwards", case());
                 }
@@ -234,7 +234,7 @@ fn a_transaction_sees_its_own_writes() {
     for_no_control(&OwnReads);
 }
 
-/// Many keys in one transaction: the sets go from lists to hashing.
+/// Many keys in one transaction: the sets switch from lists to hashing.
 pub(crate) struct ManyKeys;
 
 impl GenericTest<Native> for ManyKeys {

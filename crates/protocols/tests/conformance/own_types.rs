@@ -1,8 +1,8 @@
-//! One protocol of each family as it is measured: on its own type, compiled with the engine, and
-//! not behind a pointer.
+//! One protocol of each family as it is measured: as a type of its own, compiled with the engine,
+//! and not behind a pointer.
 //!
 //! All other tests here run every protocol behind a pointer, so that tests and engine are compiled
-//! once and not once a protocol.
+//! once, and not once for each protocol.
 
 use contend_machine::Native;
 

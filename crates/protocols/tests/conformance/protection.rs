@@ -1,5 +1,5 @@
 //! Protection (`EngineOptions::protect_after`): a transaction that would starve commits after a few
-//! tries, under every protocol; and however a protected transaction ends, others go on.
+//! tries, under every protocol. However a protected transaction ends, other transactions go on.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ fn world(protocol: Erased<Native>, rows: u64, history: bool, protect_after: u32,
 }
 
 const ROWS: u64 = 400;
-/// Of each of the threads that run them.
+/// The number of long transactions of each thread that runs them.
 const LONG: u64 = 2;
 const LONG_THREADS: u64 = 2;
 const AFTER: u32 = 3;
-/// A protected transaction is disturbed by those that run when it closes the gate, of which there
-/// is one a thread, and it may have to use up a batch of timestamps from before
-/// (`timestamp.source=batched`).
+/// The most tries of a transaction. When a protected transaction closes the gate, each other thread
+/// may run one transaction that disturbs it. It may also have to use up a batch of timestamps from
+/// before (`timestamp.source=batched`).
 const TRIES_MAX: u32 = AFTER + 64;
 
 /// Reads all rows and writes one.
@@ -47,7 +47,7 @@ fn read_all_and_write(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &T
     for key in 0..ROWS {
         sum = sum.wrapping_add(tx.read_row(rows, key, Projection::WHOLE)?.expect("it was loaded")[0]);
         if key % 20 == 0 {
-            // Others have their turn in the midst of it, also where there is one core.
+            // Other threads get their turn in between, even on one core.
             std::thread::yield_now();
         }
     }
@@ -55,7 +55,7 @@ fn read_all_and_write(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &T
     Ok(())
 }
 
-/// Moves something between two rows.
+/// Moves units between two rows.
 fn write_two(
     tx: &mut Transaction<'_, Erased<Native>, Native>,
     rows: &Table<u64>,
@@ -69,9 +69,9 @@ fn write_two(
     Ok(())
 }
 
-/// Runs long transactions beside many short writers, until they have committed, or one of them has
-/// been tried too often; the most tries. The history, if there is to be one, keeps what the
-/// protocol promises.
+/// Runs long transactions beside many short writers, until they have committed, or one of them was
+/// tried too many times. Returns the most tries. If a history is recorded, it keeps the protocol's
+/// promise.
 fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32, fault: Option<Fault>) -> u32 {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
@@ -84,7 +84,7 @@ fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32
     let writers = (4 * std::thread::available_parallelism().map_or(1, usize::from)).clamp(4, 32);
     let is_over = AtomicBool::new(false);
     let (tries, histories) = std::thread::scope(|scope| {
-        // Also if an assertion fails.
+        // The threads stop also if an assertion fails.
         let over = Over(&is_over);
         let (engine, rows, is_over) = (&engine, &rows, &is_over);
         let writers: Vec<_> = (0..writers)
@@ -96,8 +96,8 @@ fn long_beside_short(protocol: Erased<Native>, history: bool, protect_after: u32
                         if let Err(abort) = worker.run(|tx| write_two(tx, rows, &mut random)) {
                             assert!(abort.reason.is_conflict(), "{abort}");
                         }
-                        // A turn of a long one is over in a few of these, not in as many as a core
-                        // makes in its slice of time.
+                        // The turn of a long transaction is over after a few of these, and not
+                        // after as many as a core runs in its slice of time.
                         std::thread::yield_now();
                     }
                     worker.go_offline();
@@ -158,9 +158,9 @@ fn long_transactions_commit_beside_short_writers() {
     for_each_protocol(&LongOnesCommit);
 }
 
-/// Without protection, or with a gate that nobody heeds, a long transaction under Silo is tried
-/// more often than is allowed above. Luck may help some of them, and so there are up to a hundred
-/// rounds; as a rule the first is enough.
+/// Without protection, or with a gate that no worker heeds, a long transaction under Silo needs
+/// more tries than the test above allows. Some may be lucky, and so there are up to a hundred
+/// rounds; usually the first is enough.
 #[test]
 fn without_a_gate_long_transactions_starve() {
     for (after, fault) in [(0, None), (AFTER, Some(Fault::PassClosedGate))] {
@@ -175,7 +175,7 @@ fn conflict(tx: &mut Transaction<'_, Erased<Native>, Native>, rows: &Table<u64>)
     Err(Abort::new(AbortReason::ReadValidation))
 }
 
-/// Has the worker's transactions abort until one of them was protected.
+/// Makes the worker's transactions abort until one of them was protected.
 fn starve(name: &str, worker: &mut Worker<Erased<Native>, Native>, (engine, rows): &World) {
     for tries in 0..=AFTER {
         assert!(!engine.epochs().is_closed() && !worker.is_protected(), "{name}: after {tries}");
@@ -195,11 +195,11 @@ impl ProtocolTest<Native> for Ends {
             assert!(!engine.epochs().is_closed(), "{name}: {how}");
             let done = other.run(|tx| Ok(tx.modify_row(rows, 1, Groups::ALL)?.map(|row| row[0] += 1)));
             assert_eq!(done, Ok(Some(())), "{name}: {how}");
-            // Nobody has to wait for it.
+            // No other worker has to wait for it.
             other.go_offline();
         };
         goes_on("nothing has happened");
-        // It is kept from try to try, and ends with the commit.
+        // The protection lasts from try to try, and ends with the commit.
         starve(name, &mut worker, &world);
         for _ in 0..3 {
             assert!(worker.run(|tx| conflict(tx, rows)).is_err());
@@ -208,7 +208,8 @@ impl ProtocolTest<Native> for Ends {
         worker.run(|tx| tx.read_row(rows, 0, Projection::WHOLE).map(drop)).expect("it is alone");
         assert!(!worker.is_protected(), "{name}");
         goes_on("it has committed");
-        // It has to starve again. Rows are loaded, and epochs pass, while the gate is closed.
+        // The transaction has to starve again. Rows are loaded, and epochs pass, while the gate is
+        // closed.
         starve(name, &mut worker, &world);
         assert!(engine.epochs().try_advance(), "{name}");
         assert!(engine.loader().expect("a slot").insert(rows, 100, |row| row[0] = 0).expect("memory"));
@@ -219,7 +220,7 @@ impl ProtocolTest<Native> for Ends {
         worker.go_offline();
         assert!(!worker.is_protected(), "{name}");
         goes_on("it pauses");
-        // Nothing was committed since: the next is protected at once.
+        // The worker has committed nothing since, so the next transaction is protected at once.
         assert!(worker.run(|tx| conflict(tx, rows)).is_err());
         assert!(worker.is_protected(), "{name}");
         drop(worker.begin());

@@ -1,13 +1,13 @@
 //! Anomalies as programs of two or three transactions, run in every order of their steps.
 //!
-//! Each transaction is a coroutine, and a conductor tells it which step to take next; one that
-//! waits for another transaction goes on as soon as that lets it. Steps may abort their
-//! transaction: what is judged is the history of those that commit, by the protocol's promise, and
+//! Each transaction is a coroutine, and a conductor tells it which step to take next. A transaction
+//! that waits for another goes on as soon as the other lets it. Steps may abort their transaction.
+//! The judged result is the history of the committed transactions, by the protocol's promise, and
 //! the state that they leave.
 //!
-//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000), each
-//! on rows that exist and on rows that don't, at the ends of the keys' range, and with rows deleted
-//! and inserted again; and the published bugs that this table would have found.
+//! The anomalies are those of the Hermitage suite and of Adya, Liskov and O'Neil (ICDE 2000). Each
+//! runs on rows that exist and on rows that don't, at the ends of the keys' range, and with rows
+//! deleted and inserted again. Published bugs that this table would have found come after them.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::support::{
     ENGINE_OPTIONS, INDEXES, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine_with, for_each_protocol, pairs,
 };
 
-/// A step of a transaction. Keys are of the first table unless a step says otherwise.
+/// A step of a transaction. Keys belong to the first table unless a step says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Read(u64),
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     /// The first rows of a range.
     First(u64, u64, usize),
     Batch(&'static [u64]),
-    /// Of rows of two groups: one of them.
+    /// Reads one group of rows with two groups.
     ReadLeft(u64),
     ReadRight(u64),
     ModifyLeft(u64),
@@ -63,7 +63,7 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// Keys loaded into both tables.
     pub(crate) loaded: &'static [u64],
-    /// Each transaction's steps; each ends with a commit.
+    /// The steps of each transaction, which ends with a commit.
     pub(crate) programs: &'static [&'static [Step]],
     /// Whether some order of whole steps is wrong without concurrency control.
     pub(crate) needs_control: bool,
@@ -121,8 +121,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         true,
     ),
     scenario("G2: misses and inserts", &[], &[&[Read(1), Insert(2)], &[Read(2), Insert(1)]], true),
-    // The first makes room in the time for which row 5 is valid: with TicToc a row that came and
-    // went must not be inserted in it.
+    // The first transaction makes a gap in the time for which row 5 is valid. With TicToc, a row
+    // that came and went must not be inserted in it.
     scenario(
         "G2: a row that comes and goes",
         &[1, 5],
@@ -135,7 +135,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("G2: misses of blind writes", &[], &[&[Write(1), Insert(2)], &[Write(2), Insert(1)]], true),
     scenario("G2: misses of deletes", &[], &[&[Delete(1), Insert(2)], &[Delete(2), Insert(1)]], true),
     scenario("G2: empty ranges", &[], &[&[Scan(0, 9), Insert(1)], &[Scan(0, 9), Insert(2)]], true),
-    // Two that sum a range up and insert the sum into it both committed (tsurugidb, issue 5).
+    // Two transactions that sum a range up and insert the sum into it both committed (tsurugidb,
+    // issue 5).
     scenario("G2: ranges with rows", &[3, 5], &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)]], true),
     scenario("G2: ranges backwards", &[3, 5], &[&[ScanBack(0, 9), Insert(4)], &[ScanBack(0, 9), Insert(6)]], true),
     scenario("G2: all keys, at the ends", &[], &[&[Scan(0, MAX), Insert(0)], &[ScanBack(0, MAX), Insert(MAX)]], true),
@@ -196,7 +197,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("groups: a row that comes", &[], &[&[ReadRight(1), Insert(2)], &[ReadLeft(2), Insert(1)]], true),
     scenario("groups: ranges", &[1], &[&[ScanRight(0, 9), ModifyLeft(1)], &[ReadLeft(1), Insert(2)]], true),
     scenario("groups: deletes and updates", &[1, 2], &[&[ModifyRight(1), Read(2)], &[Delete(1), ModifyLeft(2)]], true),
-    // A counter that others add to while it is read (STO's commits 78323084, 975524a8).
+    // A counter that other transactions add to while it is read (STO's commits 78323084, 975524a8).
     scenario("updates: a counter", &[1], &[&[Update(1), Update(1)], &[Update(1)], &[ReadRight(1)]], true),
     scenario("updates: late under a sum", &[1, 2], &[&[Read(1), Read(2)], &[Update(1), Update(2)]], true),
     scenario("updates: with sums", &[1, 2], &[&[Update(1), ReadRight(2)], &[Update(2), ReadRight(1)]], true),
@@ -218,7 +219,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     scenario("updates: scanned", &[1, 2], &[&[Update(1), Update(2)], &[ScanRight(0, 9), Insert(3)]], false),
 ];
 
-/// Every order in which programs of these lengths can interleave: lists of whose turn it is.
+/// Returns every order in which programs of these lengths can interleave, as lists of turns.
 fn interleavings(lengths: &[usize]) -> Vec<Vec<usize>> {
     fn extend(left: &mut [usize], order: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if left.iter().all(|left| *left == 0) {
@@ -253,7 +254,7 @@ fn fill(row: Option<&mut [u64]>, value: u64) {
     }
 }
 
-/// Takes one step. `value` makes each row that is written different.
+/// Takes one step. `value` makes each written row different.
 fn take(
     tx: &mut Transaction<'_, Conductor, Conducted>,
     tables: &Tables,
@@ -297,7 +298,7 @@ fn take(
     Ok(())
 }
 
-/// One transaction: takes a step a turn, then commits.
+/// Runs one transaction: takes one step in each turn, then commits.
 fn perform(
     mut worker: Worker<Conductor, Conducted>,
     tables: &Tables,
@@ -324,14 +325,15 @@ fn perform(
 
 /// A program in a performance.
 struct Player {
-    /// None after its end.
+    /// The program; `None` after its end.
     program: Option<Program<Worker<Conductor, Conducted>>>,
-    /// Turns that it has been given and not taken yet: it waits.
+    /// The turns that it was given and has not taken yet, because it waits.
     owed: usize,
 }
 
 impl Player {
-    /// Goes on as far as its turns last, or until it waits; the worker, if it has come to its end.
+    /// Goes on as far as its turns last, or until it waits. Returns the worker if the program has
+    /// ended.
     fn play(&mut self) -> Option<Worker<Conductor, Conducted>> {
         while self.owed > 0 {
             match self.program.as_mut()?.go_on() {
@@ -348,11 +350,11 @@ impl Player {
     }
 }
 
-/// Rounds in which those that wait are asked to go on, at the end: more than the longest wait that
-/// a protocol has.
+/// The number of rounds at the end in which waiting programs are asked to go on: more than the
+/// longest wait of a protocol.
 const ROUNDS_MAX: usize = 100_000;
 
-/// Runs one order of a scenario; says what was wrong.
+/// Runs one order of a scenario, and returns what was wrong.
 fn run_order(
     protocol: Conductor,
     index: IndexKind,
@@ -378,7 +380,7 @@ fn run_order(
     let mut ended = Vec::new();
     for &player in order {
         players[player].owed += 1;
-        // Whoever waits goes on first: it may have what it waits for.
+        // A waiting program goes on first, because it may have what it waits for.
         ended.extend(players.iter_mut().filter(|other| other.owed > 1).filter_map(Player::play));
         ended.extend(players[player].play());
     }
@@ -389,11 +391,11 @@ fn run_order(
         }
     }
     if ended.len() < players.len() {
-        // Their coroutines can't be unwound while others' locks are waited for.
+        // Their coroutines can't be unwound while other programs wait for their locks.
         players.into_iter().for_each(std::mem::forget);
         return Err("some wait for ever".into());
     }
-    // Such a wait ends, but only because every wait does.
+    // Such a wait ends, but only because each wait is bounded.
     if ended.iter().any(|worker| worker.aborts().get(AbortReason::LockTimeout) > 0) {
         return Err("some wait for each other".into());
     }
@@ -410,8 +412,8 @@ fn has_scans(scenario: &Scenario) -> bool {
         .any(|program| program.iter().any(|step| matches!(step, Scan(..) | ScanBack(..) | First(..) | ScanRight(..))))
 }
 
-/// What the engine may be told in a scenario: of those that have neither groups nor updates, all or
-/// nothing.
+/// Returns the engine options for a scenario: if it has neither groups nor updates, only all off
+/// and all on.
 fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
     let of_parts = |step: &Step| {
         matches!(step, ReadLeft(_) | ReadRight(_) | ModifyLeft(_) | ModifyRight(_))
@@ -421,7 +423,7 @@ fn engine_options(scenario: &Scenario) -> &'static [EngineOptions] {
     if parts { &ENGINE_OPTIONS } else { &ENGINE_OPTIONS[..2] }
 }
 
-/// Runs all orders of a scenario on an index; the first order that is wrong, and what is wrong with
+/// Runs all orders of a scenario on an index. Returns the first wrong order, and what is wrong with
 /// it.
 pub(crate) fn first_wrong_order(
     make: &dyn Fn() -> Conductor,

@@ -17,8 +17,8 @@ pub(crate) trait ProtocolTest<M: Machine> {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<M>);
 }
 
-/// A test that also runs on a protocol's own type. What is measured is compiled so: each protocol
-/// with the engine, and no call by a pointer.
+/// A test that also runs on a protocol's own type. Measured code is compiled like this: each
+/// protocol with the engine, without a call through a pointer.
 pub(crate) trait GenericTest<M: Machine> {
     fn run<P: Protocol<M>>(&self, name: &str, make: &dyn Fn() -> P);
 }
@@ -36,17 +36,17 @@ pub(crate) fn for_own_type<P: NamedProtocol<M>, M: Machine>(test: &impl GenericT
     }
 }
 
-/// Runs a test for every registered protocol and every choice of its options, those apart that
-/// promise nothing.
+/// Runs a test for every registered protocol and every choice of its options, except for the
+/// protocols that promise nothing.
 pub(crate) fn for_each_protocol<M: Machine>(test: &impl ProtocolTest<M>) {
-    // One of them, for who looks for its bugs: CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100.
+    // `CONTEND_PROTOCOL=silo CONTEND_ROUNDS=100` runs one protocol, to look for its bugs.
     for info in chosen(std::env::var("CONTEND_PROTOCOL").ok().as_deref(), all_protocols::<M>()) {
         for_protocol(info, test);
     }
 }
 
-/// The protocols that promise something, or the one of them that is named. A test of none would be
-/// green.
+/// Returns the protocols that promise something, or the one of them that is named. Panics if there
+/// is none, because a test of none would be green.
 fn chosen(name: Option<&str>, all: Vec<(ProtocolInfo, Vec<OptionSpec>)>) -> Vec<ProtocolInfo> {
     let promising: Vec<ProtocolInfo> =
         all.into_iter().map(|(info, _)| info).filter(|info| info.isolation != Isolation::None).collect();
@@ -68,7 +68,7 @@ fn a_protocol_that_is_not_there_is_no_test_that_passes() {
     assert_eq!([Some("0"), Some(""), Some("many"), Some("-1")].map(rounds_of), [None; 4]);
 }
 
-/// Runs a test for the protocol that promises nothing, and is nevertheless to keep a single
+/// Runs a test for the protocol that promises nothing, and that must nevertheless keep a single
 /// transaction's promises.
 pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
     for (info, _) in all_protocols::<M>() {
@@ -99,13 +99,14 @@ impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
         }
         for (label, options) in variants {
             let name = format!("{}{label}", self.info.name);
-            // Erased: the tests and the engine below them are compiled once, not once a protocol.
+            // Erased: the tests and the engine below them are compiled once, and not once for each
+            // protocol.
             self.test.run(&name, &|| Erased::new(P::new(options.clone())));
         }
     }
 }
 
-/// The defaults, and each other choice of an option that is a choice between names.
+/// Returns the default options, and each other choice of an option with named choices.
 pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
     let mut variants = vec![(String::new(), O::default())];
     for spec in O::specs() {
@@ -119,7 +120,7 @@ pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
     variants
 }
 
-/// Every choice of what the engine does for all protocols.
+/// The choices of the engine's options with which tests run.
 pub(crate) const ENGINE_OPTIONS: [EngineOptions; 4] = {
     const fn of(commit_time_updates: bool, timestamp_splitting: bool) -> EngineOptions {
         EngineOptions { commit_time_updates, timestamp_splitting, alignment: Alignment::Packed, protect_after: 0 }
@@ -175,12 +176,12 @@ pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
     engine.create_table(&TableSpec::of_bytes(name, index, row_bytes, 64))
 }
 
-/// A table of [`Pair`]s.
+/// Creates a table of [`Pair`]s.
 pub(crate) fn pairs<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, name: &str, index: IndexKind) -> Table<u64> {
     engine.create_table(&TableSpec::of::<Pair>(name, index, 64))
 }
 
-/// How much more than usual is to be tried.
+/// Returns the factor by which tests run more rounds than usual.
 pub(crate) fn rounds() -> u64 {
     let text = std::env::var("CONTEND_ROUNDS").ok();
     rounds_of(text.as_deref()).unwrap_or_else(|| panic!("CONTEND_ROUNDS is {text:?}; valid: 1 or more"))

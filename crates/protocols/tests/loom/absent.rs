@@ -17,13 +17,14 @@ use contend_protocols::timestamp_ordering::TimestampOrdering;
 
 use crate::world::{Rows, Tx, World, explore, insert, read, write};
 
-/// What is there: the first leaf is full, and the second has room.
+/// The rows at the beginning: the first leaf is full, and the second has room.
 const KEYS: &[u64] = &[10, 20, 30];
-/// Would split the first leaf, and go to the second.
+/// A key whose insert would split the first leaf, and one that goes to the second.
 const SPLITS: u64 = 15;
 const FITS: u64 = 35;
 
-/// Each misses what the other inserts: not both may commit. `misses` looks for a key.
+/// Each transaction misses the key that the other inserts: not both may commit. `misses` looks for
+/// a key.
 fn crossed_inserts_by<P: NamedProtocol<Loom>>(
     index: IndexKind,
     misses: fn(&mut Tx<'_, P>, &Rows, u64) -> Result<bool, Abort>,
@@ -64,8 +65,9 @@ fn crossed_scans<P: NamedProtocol<Loom>>() {
     crossed_inserts_by::<P>(IndexKind::Ordered, is_not_in_scan);
 }
 
-/// One misses a key and writes a row, the other inserts the key, into a leaf that splits, and reads
-/// the row: it has seen the write, or the key was seen, or not both commit.
+/// One transaction misses a key and writes a row. The other inserts the key, into a leaf that
+/// splits, and reads the row. Either it has seen the write, or the key was seen, or not both
+/// commit.
 fn miss_and_write<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Ordered, 1, KEYS);
     miss_and_write_in(&mut world);

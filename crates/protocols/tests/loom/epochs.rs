@@ -14,7 +14,7 @@ use loom::thread;
 
 use crate::world::{self, World, read, write};
 
-/// A log that keeps the epochs of each worker's last commit; 0 if there is none.
+/// A log that keeps the epoch of each worker's last commit; 0 if there is none.
 #[derive(Clone, Debug, Default)]
 struct Epochs(Arc<[AtomicU64; 2]>);
 
@@ -53,14 +53,14 @@ impl CommitSink<Loom> for Of {
     }
 }
 
-/// The first worker reads what the second overwrites, and writes another row. If it has not seen
-/// the new row, it comes before. A third thread advances the epoch.
+/// The first worker reads a row that the second overwrites, and writes another row. If it has not
+/// seen the new row, it comes before. A third thread advances the epoch.
 fn overwritten_reads<P: NamedProtocol<Loom>>() {
     let epochs = Epochs::default();
     let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
     let engine = Engine::with_commit_sinks(P::new(P::Options::default()), config, Some(Arc::new(epochs.clone())));
     let mut world = World::with(engine, IndexKind::Hash, 1, &[1, 2]);
-    // From now on both are in the first epoch.
+    // From now on both workers are in the first epoch.
     for worker in [&mut world.first, world.second.as_mut().expect("not lent")] {
         worker.run(|_| Ok(())).expect("it does nothing");
     }
@@ -81,7 +81,7 @@ fn overwritten_reads<P: NamedProtocol<Loom>>() {
     }
 }
 
-/// What is to be shown rests on the order of two loads.
+/// The property rests on the order of two loads.
 fn explore(check: fn()) {
     Loom::order_loads();
     world::explore(2, check);

@@ -1,4 +1,4 @@
-//! Rows that are there: each protocol's locks, marks and validations.
+//! Existing rows: each protocol's locks, marks and validations.
 
 use contend_engine::{Abort, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Txn};
 use contend_machine::Loom;
@@ -21,7 +21,7 @@ use contend_protocols::timestamp_ordering::TimestampOrdering;
 
 use crate::world::{Rows, Tx, World, explore, read, write};
 
-/// One writes a row of two words, the other reads it: what it commits to is whole.
+/// One transaction writes a row of two words, the other reads it: a commit has read a whole row.
 fn whole_rows<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 2, &[1]);
     let (seen, _) = world.both(
@@ -33,7 +33,7 @@ fn whole_rows<P: NamedProtocol<Loom>>() {
     }
 }
 
-/// Each reads what the other writes: not both may commit having seen the old row.
+/// Each transaction reads the row that the other writes: not both may commit with the old row.
 fn write_skew<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
     let (mine, theirs) = world.both(
@@ -49,7 +49,7 @@ fn write_skew<P: NamedProtocol<Loom>>() {
     assert!(!(mine == Ok(Some(0)) && theirs == Ok(Some(0))), "write skew: both have committed on the old rows");
 }
 
-/// Both add 1 to a row, in one access.
+/// Both transactions add 1 to a row, in one access.
 fn lost_addition<P: NamedProtocol<Loom>>() {
     lost_by::<P>(|tx, rows| {
         tx.modify_row(rows, 1, Groups::ALL)?.expect("loaded")[0] += 1;
@@ -57,7 +57,7 @@ fn lost_addition<P: NamedProtocol<Loom>>() {
     });
 }
 
-/// Both read a row, and then write what they have read and 1 more.
+/// Both transactions read a row, and then write it back increased by 1.
 fn lost_update<P: NamedProtocol<Loom>>() {
     lost_by::<P>(|tx, rows| {
         let seen = read(tx, rows, 1)?.expect("loaded");
@@ -72,14 +72,14 @@ fn lost_by<P: NamedProtocol<Loom>>(add: fn(&mut Tx<'_, P>, &Rows) -> Result<(), 
     assert_eq!(world.row(1), Some(committed), "a lost update: {mine:?} and {theirs:?}");
 }
 
-/// One writes, and gives it up; the other reads: nothing of that is seen.
+/// One transaction writes, and gives up; the other reads, and sees nothing of that write.
 fn dirty_read<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
     let (seen, _) = world.both(
         |tx, rows| read(tx, rows, 1),
         |tx, rows| {
             tx.modify_row(rows, 1, Groups::ALL)?.expect("loaded")[0] = 5;
-            // Another access, at which what was written may be shown.
+            // Another access, at which the write may be exposed.
             read(tx, rows, 2)?;
             Err(tx.cancel())
         },
@@ -87,7 +87,7 @@ fn dirty_read<P: NamedProtocol<Loom>>() {
     assert!(seen.is_err() || seen == Ok(Some(0)), "a dirty read: {seen:?}");
 }
 
-/// What a model is to find: an impossible outcome, by a broken protocol.
+/// The finding that a model must make: an impossible outcome, by a broken protocol.
 macro_rules! caught {
     ($name:ident, $message:literal, $preemptions:literal, $scenario:ident::<$protocol:ty>, $fault:ident) => {
         #[test]

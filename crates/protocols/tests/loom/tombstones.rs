@@ -1,4 +1,4 @@
-//! A tombstone that leaves the index while others work with its key.
+//! A tombstone that leaves the index while other transactions work with its key.
 
 use contend_engine::{IndexKind, NamedProtocol, Txn};
 use contend_machine::Loom;
@@ -27,7 +27,7 @@ fn deleted<P: NamedProtocol<Loom>>() -> World<P> {
     world
 }
 
-/// An insert of the key: the row is there afterwards if it has committed, and only then.
+/// Inserts the key: the row exists afterwards if the transaction has committed, and only then.
 fn beside_an_insert<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     let rows = world.rows;
@@ -37,9 +37,9 @@ fn beside_an_insert<P: NamedProtocol<Loom>>() {
     assert_eq!(row, (inserted == Ok(true)).then_some(7), "the insert is lost, or was not undone: {inserted:?}");
 }
 
-/// One takes the tombstone out of the index, inserts the key anew and reads another row. The other
-/// misses the key, by the tombstone or without it, and writes that row. Not both commit having seen
-/// nothing of each other.
+/// One worker takes the tombstone out of the index, inserts the key anew and reads another row. The
+/// other misses the key, by the tombstone or without it, and writes that row. Both must not commit
+/// if neither has seen the other's write.
 fn beside_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     let rows = world.rows;
@@ -62,10 +62,10 @@ fn beside_a_read<P: NamedProtocol<Loom>>() {
     assert!(!(mine == Ok(true) && theirs == Ok(true)), "stale absence: each must come before the other");
 }
 
-/// One reads a row and inserts the key anew. The other misses the key, by the tombstone, and writes
-/// the row; then it takes the tombstone out of the index. The engine has to remember the
+/// One worker reads a row and inserts the key anew. The other misses the key, by the tombstone, and
+/// writes the row; then it takes the tombstone out of the index. The engine has to remember the
 /// transaction that missed the key without the tombstone. Both must not commit if neither has seen
-/// anything of the other.
+/// the other's write.
 fn after_a_read<P: NamedProtocol<Loom>>() {
     let mut world = deleted::<P>();
     // A new worker in its place leaves the tombstone to the first worker that looks for one.

@@ -1,4 +1,4 @@
-//! What the models begin with.
+//! The engine and the table that the models begin with.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use contend_engine::{
 use contend_machine::Loom;
 use loom::thread;
 
-/// Tries all executions that loom tells apart, with at most `preemptions` preemptions.
+/// Tries all executions that loom distinguishes, with at most `preemptions` preemptions.
 pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -30,18 +30,18 @@ pub(crate) struct World<P: NamedProtocol<Loom>> {
 }
 
 impl<P: NamedProtocol<Loom>> World<P> {
-    /// Rows of so many words, all 0, under these keys.
+    /// Creates an engine with rows of `words` words, all 0, under these keys.
     pub(crate) fn new(index: IndexKind, words: usize, keys: &[u64]) -> Self {
         Self::of(P::Options::default(), index, words, keys)
     }
 
-    /// With these options.
+    /// Creates an engine with these options.
     pub(crate) fn of(options: P::Options, index: IndexKind, words: usize, keys: &[u64]) -> Self {
         let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
         Self::with(Engine::new(P::new(options), config), index, words, keys)
     }
 
-    /// In this engine.
+    /// Creates the table and the workers of this engine, and loads the rows.
     pub(crate) fn with(engine: Arc<Engine<P, Loom>>, index: IndexKind, words: usize, keys: &[u64]) -> Self {
         let rows: Rows = engine.create_table(&TableSpec::of_bytes("t", index, words * 8, 1));
         let mut loader = engine.loader().expect("a slot");
@@ -53,7 +53,8 @@ impl<P: NamedProtocol<Loom>> World<P> {
         World { engine, first, second: Some(second), rows }
     }
 
-    /// Runs a transaction of the first worker, and meanwhile one of the second; what came of them.
+    /// Runs a transaction of the first worker, and meanwhile one of the second. Returns both
+    /// outcomes.
     pub(crate) fn both<R: Send + 'static>(
         &mut self,
         first: impl FnOnce(&mut Tx<'_, P>, &Rows) -> Result<R, Abort>,
@@ -63,7 +64,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
         self.beside(|worker, rows| worker.run(|tx| first(tx, rows)), move |worker| worker.run(|tx| second(tx, &rows)))
     }
 
-    /// Has the first worker do something, and meanwhile the second.
+    /// Runs `first` with the first worker, and meanwhile `second` with the second.
     pub(crate) fn beside<R, S: Send + 'static>(
         &mut self,
         first: impl FnOnce(&mut Worker<P, Loom>, &Rows) -> R,
@@ -80,19 +81,19 @@ impl<P: NamedProtocol<Loom>> World<P> {
         (first, second)
     }
 
-    /// The row under a key, when both are done.
+    /// Returns the row under a key, when both workers are done.
     pub(crate) fn row(&mut self, key: u64) -> Option<u64> {
         let rows = self.rows;
         self.first.run(|tx| read(tx, &rows, key)).expect("nobody else is there")
     }
 }
 
-/// The first word of a row.
+/// Returns the first word of a row; `None` if there is none.
 pub(crate) fn read<P: NamedProtocol<Loom>>(tx: &mut Tx<'_, P>, rows: &Rows, key: u64) -> Result<Option<u64>, Abort> {
     Ok(tx.read_row(rows, key, Projection::WHOLE)?.map(|row| row[0]))
 }
 
-/// Fills a row that is there.
+/// Fills an existing row.
 pub(crate) fn write<P: NamedProtocol<Loom>>(
     tx: &mut Tx<'_, P>,
     rows: &Rows,
@@ -103,7 +104,7 @@ pub(crate) fn write<P: NamedProtocol<Loom>>(
     Ok(())
 }
 
-/// Inserts a row; whether there was none.
+/// Inserts a row, and returns whether there was none.
 pub(crate) fn insert<P: NamedProtocol<Loom>>(
     tx: &mut Tx<'_, P>,
     rows: &Rows,

@@ -1,4 +1,17 @@
 //! The long transactions: those that have run for more than an interval.
+//!
+//! One scan at a time publishes their list ([`LongTransactions::publish`]), and each worker copies
+//! it when it sweeps ([`KnownLong::update`]). The list is a seqlock: its `edition` is odd while the
+//! list is written, and grows by 2 with each list.
+//!
+//! - A worker that reads an even edition with Acquire finds the values of that list or a later one,
+//!   since the scan stored them before it released the edition.
+//! - If one of the values is of a later list, the worker's Acquire fence synchronises with the
+//!   scan's Release fence, which follows the odd edition. So the worker's second load finds another
+//!   edition, and the worker keeps what it knew.
+//! - A scan that finds an odd edition, or loses the exchange, publishes nothing: another scan does.
+//!
+//! A list that is out of date costs a transaction an abort, and never a wrong read ([`super`]).
 
 use contend_machine::{Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
@@ -6,18 +19,18 @@ use crossbeam_utils::CachePadded;
 use super::NO_TIMESTAMP;
 use super::watermarks::WorkerSlot;
 
-/// After this number of misses in a row a worker's transaction may be protected.
+/// The number of misses in a row after which a worker's transaction may be protected.
 const PATIENCE: u64 = 3;
 
-/// The published list of long transactions. A scan writes it, once in an interval; it is a seqlock
-/// of which `edition` is the version.
+/// The published list of long transactions. A scan writes it, once in an interval. It is a seqlock,
+/// with `edition` as its version.
 #[derive(Debug)]
 pub(super) struct LongTransactions<M: Machine> {
     /// Odd while the rest is being written.
     edition: M::U64,
     /// The begin watermark before the last.
     previous_begin: M::U64,
-    /// No other transaction is older.
+    /// No transaction outside of the list is older.
     short_watermark: M::U64,
     /// The number of the protected worker, counted from 1; 0 if there is none.
     protected_worker: M::U64,
@@ -42,9 +55,9 @@ impl<M: Machine> LongTransactions<M> {
         }
     }
 
-    /// Tells the transactions that began before the begin watermark before the last from the
-    /// others, and publishes them. Does nothing if another worker is doing that now. `begin` is the
-    /// begin watermark that the scan has loaded.
+    /// Distinguishes the transactions that began before the begin watermark before the last, and
+    /// publishes them. Does nothing if another worker is publishing. `begin` is the begin watermark
+    /// that the scan has loaded.
     pub(super) fn publish(&self, slots: &[CachePadded<WorkerSlot<M>>], begin: u64, snapshots: bool) {
         // Relaxed, all but the edition: the values are guesses, and the edition tells a reader
         // whether they belong together.
@@ -101,14 +114,14 @@ impl<M: Machine> LongTransactions<M> {
     }
 }
 
-/// What a worker knows of the long transactions.
+/// A worker's knowledge of the long transactions.
 #[derive(Debug)]
 pub(super) struct KnownLong {
     /// The edition that it has read last.
     edition: u64,
     pub(super) short_watermark: u64,
-    /// The short watermark of the edition before. By now every worker has retained what was
-    /// replaced by then and is needed.
+    /// The short watermark of the edition before. By now every worker has retained the needed
+    /// versions among those that were replaced by then.
     pub(super) settled_watermark: u64,
     /// The timestamps of the long transactions, in order.
     timestamps: Vec<u64>,
@@ -164,7 +177,7 @@ impl KnownLong {
                 (self.short_watermark, short_watermark, protected_ts);
             std::mem::swap(&mut self.timestamps, &mut self.newly_long);
             self.timestamps.sort_unstable();
-            // These are now the timestamps of the edition before.
+            // From here on these are the timestamps of the edition before.
             self.newly_long.sort_unstable();
             let (timestamps, former) = (&self.timestamps, std::mem::take(&mut self.newly_long));
             self.newly_long.extend(timestamps.iter().filter(|ts| former.binary_search(ts).is_err()));

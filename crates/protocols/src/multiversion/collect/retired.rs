@@ -1,4 +1,17 @@
 //! The versions that a worker has replaced, until their memory is reused.
+//!
+//! A version belongs to the worker that replaced it, and only that worker gives its memory back.
+//! Other threads touch a copy in two ways:
+//!
+//! - A reader follows a link to it. It needs nothing but type-stable memory: it looks at the copy's
+//!   end before and after it reads (`multiversion/chain.rs`).
+//! - A thread with the intent of the copy's cell changes the copy's links or its end, and pins the
+//!   copy meanwhile.
+//!
+//! So a worker takes a copy out of use by one exchange of its end, which fails while the copy is
+//! pinned (`chain::retire`). The fence before the reuse (`chain::fence_before_reuse`) pairs with
+//! the reader's second look: a reader that has seen a word of the memory's next use does not find
+//! the old end again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +43,7 @@ pub(super) struct RetiredVersion<M: Machine> {
 // Each write makes one: two to a line.
 const _: () = assert!(size_of::<RetiredVersion<contend_machine::Native>>() == 32);
 
-/// The versions that a worker has replaced and that wait to be reused; and what else a worker knows
+/// The versions that a worker has replaced and that wait for reuse, with the worker's other state
 /// for its collector.
 #[derive(Debug)]
 pub struct RetiredVersions<M: Machine> {
@@ -41,13 +54,13 @@ pub struct RetiredVersions<M: Machine> {
     pub(super) begin_watermark: u64,
     /// The time of its next snapshots, as in its slot.
     pub(super) snapshot_ts: u64,
-    /// Transactions since it looked at the clock.
+    /// The number of transactions since the worker looked at the clock.
     pub(super) begun: u32,
-    /// How often the worker's transaction has missed a version, over its tries.
+    /// The number of times that the worker's transaction has missed a version, over its tries.
     pub(super) misses: u64,
     /// Whether its last transaction has aborted, and is tried again.
     is_retry: bool,
-    /// In the order in which they were replaced.
+    /// The waiting versions, in the order in which they were replaced.
     pub(super) waiting: VecDeque<RetiredVersion<M>>,
     pub(super) sweep: AggressiveSweep<M>,
     /// Takes the waiting versions when the worker ends.
@@ -94,8 +107,8 @@ impl<M: Machine> RetiredVersions<M> {
         retained
     }
 
-    /// Takes charge of a version, these groups of which a commit of time `ts` in this epoch has
-    /// replaced. `retained` says whether a copy of a cell is in the retained chain.
+    /// Takes charge of a version. A commit of time `ts` in this epoch has replaced these groups of
+    /// it. `retained` says whether a copy of a cell is in the retained chain.
     #[inline(always)]
     pub(in super::super) fn push(
         &mut self,
@@ -184,8 +197,9 @@ impl<M: Machine> RetiredVersion<M> {
         self.cells().all(|copy| !chain::is_linked(copy))
     }
 
-    /// Takes it out of use, if no other thread works on it. Returns whether it is. Nobody needs it,
-    /// and no running transaction is older than `reclaim`.
+    /// Takes it out of use, if no other thread works on it. Returns whether it is out of use. The
+    /// caller knows that no transaction needs it, and that none that is running is older than
+    /// `reclaim`.
     pub(super) fn retire(&self, reclaim: u64) -> bool {
         let is_out = |copy| {
             // A retained copy that a slow reader may still look for has to be unlinked first.

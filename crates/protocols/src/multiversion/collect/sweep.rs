@@ -1,4 +1,21 @@
 //! Aggressive collection: a worker's part.
+//!
+//! A worker looks after two lists of versions that it has replaced: those that *wait*, in the order
+//! in which they were replaced, and those that are *retained*. A sweep has four steps.
+//!
+//! 1. Read the published list of long transactions ([`KnownLong::update`]).
+//! 2. Link the waiting versions that a newly long transaction needs into the retained chains, and
+//!    move them to the retained list (`retain_for_newly_long`).
+//! 3. Reuse the waiting versions that were replaced by the settled watermark, without a look at
+//!    their records. A copy that another thread has pinned goes to the retained list instead.
+//! 4. Visit some of the retained versions, and reuse those that are not needed any more (`visit`).
+//!
+//! **Why step 3 reuses no version that is needed.** The settled watermark is the short watermark of
+//! the list before. Each transaction that is not in that list is younger than this watermark, so it
+//! reads the replacement or a later version. A version that a transaction of the list needs was
+//! linked when it was replaced, or in step 2 when the transaction became known as a long one. If
+//! the worker knew of it too late, the version is gone; then the reader notices by the copy's end,
+//! and aborts.
 
 use std::collections::VecDeque;
 
@@ -10,15 +27,15 @@ use super::Orphans;
 use super::long::{KnownLong, LongTransactions, lies_between};
 use super::retired::{RetiredVersion, RetiredVersions};
 
-/// A sweep visits this number of retained versions, and two more for each that was added since the
-/// last one.
+/// The number of retained versions that a sweep visits, besides two for each that was added since
+/// the last one.
 const VISITS: usize = 64;
-/// A version that is not needed any more stays for this number of visits.
+/// The number of visits for which an unneeded version stays.
 const UNNEEDED_VISITS_MAX: u32 = 2;
-/// Of the versions that are still needed a sweep looks at one in this number more closely.
+/// Among this number of versions that are still needed, a sweep looks at one more closely.
 const TOUCH_EVERY: usize = 16;
 
-/// A version that a long transaction needs, or needed.
+/// A version that a long transaction needs, or has needed.
 #[derive(Debug)]
 pub(super) struct RetainedVersion<M: Machine> {
     /// The `wts` of the version, or the smallest of its cells. The copy itself is far away, and not
@@ -26,7 +43,7 @@ pub(super) struct RetainedVersion<M: Machine> {
     pub(super) begin: u64,
     /// Whether it is in the retained chain, as far as it has to be.
     pub(super) is_linked: bool,
-    /// How many visits have found it not needed any more.
+    /// The number of visits that have found it unneeded.
     pub(super) unneeded_visits: u32,
     pub(super) version: RetiredVersion<M>,
 }
@@ -38,7 +55,8 @@ pub(super) struct AggressiveSweep<M: Machine> {
     pub(super) retained: Vec<RetainedVersion<M>>,
     /// The number of them after the last sweep.
     retained_before: usize,
-    /// Where the next sweep begins, and how often sweeps have reached the end.
+    /// The position at which the next sweep begins, and the number of times that sweeps have
+    /// reached the end.
     cursor: usize,
     passes: usize,
 }
@@ -48,8 +66,8 @@ impl<M: Machine> AggressiveSweep<M> {
         AggressiveSweep { known: KnownLong::new(max), retained: Vec::new(), retained_before: 0, cursor: 0, passes: 0 }
     }
 
-    /// Retains those of the waiting versions that a transaction needs which has just become known
-    /// as a long one.
+    /// Retains the waiting versions that are needed by a transaction which has just become known as
+    /// a long one.
     #[cold]
     fn retain_for_newly_long(&mut self, cx: &Context<M>, waiting: &mut VecDeque<RetiredVersion<M>>) {
         let AggressiveSweep { known, retained, .. } = self;
@@ -73,13 +91,13 @@ impl<M: Machine> AggressiveSweep<M> {
         let is_old = version.end <= reclaim;
         let is_needed = !is_old && (version.end > known.settled_watermark || known.retains(visited.begin, version.end));
         if is_needed && visited.is_linked && (*cursor + *passes) % TOUCH_EVERY != 0 {
-            // The copy is far away. Only now and then the sweep looks whether another worker has
-            // taken it out, as one too many.
+            // The copy is far away. Only from time to time the sweep looks whether another worker
+            // has taken it out, as one too many.
             *cursor += 1;
             return;
         }
         if !is_needed && !is_old && visited.unneeded_visits < UNNEEDED_VISITS_MAX {
-            // If the transactions of now have ended soon as well, its record need not be touched.
+            // If the present transactions end soon as well, its record need not be touched.
             visited.unneeded_visits += 1;
             *cursor += 1;
             return;
@@ -127,8 +145,7 @@ impl<M: Machine> RetiredVersions<M> {
             }
         }
         if sweep.retained.is_empty() {
-            // A worker with nothing else to look after takes the versions of workers that have
-            // ended.
+            // A worker without retained versions takes over those of workers that have ended.
             let orphans = orphans.try_lock().map(|mut orphans| std::mem::take(&mut *orphans)).unwrap_or_default();
             sweep.retained.extend(orphans.into_iter().flatten().map(RetiredVersion::retained));
         }

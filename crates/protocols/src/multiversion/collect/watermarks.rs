@@ -5,9 +5,9 @@ use contend_machine::{Atomic64, Cycles, Machine, Ordering};
 
 use super::{Collect, Collector, RetiredVersions};
 
-/// A worker looks at the clock once in this number of transactions.
+/// The number of transactions after which a worker looks at the clock.
 const CLOCK_EVERY: u32 = 8;
-/// In a slot: the worker is offline.
+/// Value of a slot: the worker is offline.
 pub(super) const OFFLINE: u64 = u64::MAX;
 
 /// Returns the time of a snapshot that sees all of the state before `watermark`.
@@ -36,7 +36,7 @@ impl<M: Machine> Watermarks<M> {
     }
 }
 
-/// What a worker says about its transaction. Only the worker writes it.
+/// A worker's slot: the facts about its transaction that others read. Only the worker writes it.
 #[derive(Debug)]
 pub(super) struct WorkerSlot<M: Machine> {
     /// The begin watermark that it saw when its last transaction began.
@@ -46,7 +46,7 @@ pub(super) struct WorkerSlot<M: Machine> {
     /// With aggressive collection, or overwriting: the timestamp of its last transaction; 0 if it
     /// is offline.
     pub(super) ts: M::U64,
-    /// With aggressive collection: how often its transaction has missed a version.
+    /// With aggressive collection: the number of times that its transaction has missed a version.
     pub(super) misses: M::U64,
 }
 
@@ -179,7 +179,8 @@ impl<M: Machine> Collector<M> {
         true
     }
 
-    /// Copies the watermarks to the worker's slot, and reuses the versions that nobody can need.
+    /// Copies the watermarks to the worker's slot, and reuses the versions that no transaction can
+    /// need.
     #[cold]
     fn refresh_slot(&self, cx: &mut Context<M>, own: &mut RetiredVersions<M>) {
         let (watermarks, slot) = (&self.watermarks, &self.slots[own.worker]);
@@ -209,7 +210,7 @@ impl<M: Machine> Collector<M> {
         // have ended.
         let reclaim = watermarks.reclaim.load(Ordering::Acquire);
         if own.collect == Collect::Aggressive {
-            // Relaxed: a number that others look at now and then.
+            // Relaxed: a number that other workers look at from time to time.
             slot.misses.store(own.misses, Ordering::Relaxed);
             own.sweep(cx, &self.long, &self.orphans, reclaim);
             return;
