@@ -146,3 +146,29 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
     }
     ExitCode::from(REFUSED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contend_engine::AbortReason;
+
+    #[test]
+    fn a_run_that_could_not_go_on_is_no_bad_input() {
+        let text = String::new;
+        let stuck = RunError::Stuck { protocol: text(), reason: AbortReason::WriteLocked };
+        for failed in [RunError::IoFailed(text()), RunError::CheckFailed(text()), RunError::Stopped, stuck] {
+            assert_eq!(UserError::from(failed).status, FAILED);
+        }
+        for refused in [RunError::BadInput(text()), RunError::OutOfMemory(text()), RunError::Io(text())] {
+            assert_eq!(UserError::from(refused).status, REFUSED);
+        }
+        let full = contend_log::LogError::Io {
+            doing: "write",
+            place: text(),
+            source: std::sync::Arc::new(std::io::ErrorKind::StorageFull.into()),
+        };
+        assert_eq!(UserError::from(RunError::LogFailed(full.clone())).status, FAILED);
+        assert_eq!(UserError::from(RunError::LogNotOpened(full)).status, REFUSED);
+        assert_eq!(UserError::from(std::fmt::Error).status, REFUSED, "other errors are of input");
+    }
+}

@@ -7,7 +7,7 @@ use contend_lab::paired::{Ratio, show_share};
 use contend_lab::tables::{self, Sheet};
 use contend_lab::{ProtocolResult, ResultFile};
 use contend_runner::RunConfig;
-use contend_runner::units::{show_bytes, show_latency, show_ns, show_rate};
+use contend_runner::units::{show_bytes, show_latency, show_ns, show_percent, show_rate};
 
 use crate::UserError;
 use crate::table::Table;
@@ -168,7 +168,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
 fn told_apart(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
     let ended = match comparison.ended.as_str() {
-        "told" => "all is told that was asked",
+        "told" => "every ratio that was asked for is known",
         "limit" => "no more rounds were allowed (--windows)",
         _ => "it was stopped",
     };
@@ -204,9 +204,9 @@ fn simulations(result: &ResultFile) -> String {
             continue;
         };
         let statistics = &simulation.statistics;
-        let of_accesses = |count: u64| count as f64 / statistics.accesses.max(1) as f64 * 100.0;
+        let of_accesses = |count: u64| show_percent(count as f64 / statistics.accesses.max(1) as f64);
         text += &format!(
-            "{}: {} accesses simulated in {:.2} s, {} a second; {:.1} % miss ({:.1} % last level, {:.1} % memory, {:.1} % another core); \
+            "{}: {} accesses simulated in {:.2} s, {} a second; {} miss ({} last level, {} memory, {} another core); \
              trace {}\n",
             entry.protocol,
             show_rate(statistics.accesses as f64),
@@ -245,10 +245,10 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
         Some(measured) => {
             let spread = measured.throughput_tps;
             let tries = measured.commits + measured.aborts_by_reason.values().sum::<u64>();
-            let mut aborts = if tries == 0 { "-".into() } else { format!("{:.1} %", measured.abort_rate * 100.0) };
+            let mut aborts = if tries == 0 { "-".into() } else { show_percent(measured.abort_rate) };
             let tries = tries.max(1) as f64;
             for (reason, count) in &measured.aborts_by_reason {
-                aborts += &format!("\n{reason} {:.1} %", *count as f64 / tries * 100.0);
+                aborts += &format!("\n{reason} {}", show_percent(*count as f64 / tries));
             }
             cells.extend([
                 show_rate(spread.median),

@@ -159,7 +159,7 @@ impl CrashConfig {
         }
         if combinations.is_empty() {
             return Err(RunError::BadInput(format!(
-                "there is nothing to test: {} promises nothing, or not with this log",
+                "there is nothing to test: {} promises no isolation, or does not support this log",
                 run.protocols.join(", ")
             )));
         }

@@ -106,7 +106,7 @@ impl KillConfig {
         if entries.is_empty() {
             let protocols = run.protocols.join(", ");
             return Err(RunError::BadInput(format!(
-                "there is nothing to test: {protocols} promises nothing, or not with this durability"
+                "there is nothing to test: {protocols} promises no isolation, or does not support this durability"
             )));
         }
         let groups = if self.mixed { vec![entries] } else { entries.into_iter().map(|entry| vec![entry]).collect() };
@@ -254,7 +254,7 @@ impl Test<'_> {
             }
             let found = match self.find(directory, random.one_in(2)) {
                 Ok(state) => state,
-                Err(error) => return Ok(Err(format!("after kill {number}: it can't be opened: {error}"))),
+                Err(error) => return Ok(Err(format!("after kill {number}: the log can't be opened: {error}"))),
             };
             // A thread may have committed those in flight, and one more that it has not counted
             // yet.

@@ -46,7 +46,7 @@ pub(super) fn add_settings(config: &mut RunConfig, settings: &[String]) -> Resul
         let (name, value) = (name.trim(), value.trim());
         if let Some(other) = said.insert(name, value).filter(|other| *other != value) {
             return Err(UserError::refused(format!(
-                "--set {name} is there twice, with {other} and with {value}; valid: once"
+                "--set {name} is given twice, with {other} and with {value}; valid: once"
             )));
         }
         config.settings.insert(name.into(), value.into());

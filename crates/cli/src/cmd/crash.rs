@@ -46,7 +46,7 @@ fn complain_of_untested(plans: &[(&RunConfig, CrashPlan)], all: &[(&RunConfig, C
     let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
     for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
         for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
-            show::complain(&format!("left out: {name} promises nothing, or not with this log"));
+            show::complain(&format!("left out: {name} promises no isolation, or does not support this log"));
         }
     }
 }

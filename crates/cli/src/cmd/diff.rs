@@ -1,7 +1,7 @@
 //! `contend diff`.
 
 use contend_lab::diff::{Diff, EntryDiff, diff};
-use contend_runner::units::show_rate;
+use contend_runner::units::{show_percent, show_rate};
 
 use crate::args::DiffArgs;
 use crate::files::{read_result, result_path};
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Status, UserError> {
     for entry in &worse {
         let by = match entry.ratio {
             Some(ratio) => {
-                format!("{:.1} % slower, and {:.1} % is allowed", (1.0 - ratio.estimate) * 100.0, allowed * 100.0)
+                let slower = show_percent(1.0 - ratio.estimate);
+                format!("{slower} slower, and {} is allowed", show_percent(allowed))
             }
             None => entry.change.name().into(),
         };

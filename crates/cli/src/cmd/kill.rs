@@ -57,7 +57,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     if !args.mixed && !stop.is_requested() && run.protocols != [ALL] {
         let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
         for name in run.protocols.iter().map(|name| entry_name(name)).filter(|name| !is_tested(name)) {
-            show::complain(&format!("left out: {name} promises nothing, or not with this durability"));
+            show::complain(&format!("left out: {name} promises no isolation, or does not support this durability"));
         }
     }
     json.deliver(&table(&all), &all)?;

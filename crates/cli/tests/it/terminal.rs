@@ -82,8 +82,8 @@ fn options_of_others_and_slips_are_told() {
 #[test]
 fn a_setting_is_there_once() {
     let twice = ["run", "--set", "ycsb.theta=0.5", "--set", "ycsb.theta = 0.6"];
-    refuses(&twice, &["--set ycsb.theta is there twice, with 0.5 and with 0.6"]);
-    refuses(&["explore", "--set", "cu=on", "--set", "cu=off"], &["--set cu is there twice, with on and with off"]);
+    refuses(&twice, &["--set ycsb.theta is given twice, with 0.5 and with 0.6"]);
+    refuses(&["explore", "--set", "cu=on", "--set", "cu=off"], &["--set cu is given twice, with on and with off"]);
     let folder = TempDir::new().expect("a folder");
     let same = [&["run", "--set", "ycsb.theta=0.5", "--set", "ycsb.theta=0.5"][..], &SHORT].concat();
     let output = contend(folder.path(), &same);

@@ -51,7 +51,7 @@ fn crash_tests_of_nothing_are_bad_input() {
     let off = ["crash-test", "--protocol", "silo", "--set", "log=off"];
     refuses(&off, &["'silo' has log=off", "valid: epoch, clr, clr-group, elr, elr-group"]);
     refuses(&["crash-test", "--protocol", "silo+log=off"], &["'silo+log=off' has log=off"]);
-    refuses(&["crash-test", "--protocol", "none"], &["there is nothing to test: none promises nothing"]);
+    refuses(&["crash-test", "--protocol", "none"], &["there is nothing to test: none promises no isolation"]);
 }
 
 /// A protocol that can't be tested is named, and the other one is tested.
@@ -62,13 +62,13 @@ fn what_is_left_out_of_a_crash_test_is_said() {
         ["crash-test", "--protocol", "none,silo", "--workload", "ycsb-a", "--seeds", "1", "--set", "log=elr"];
     let output = contend(folder.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-    assert_eq!(text(&output.stderr), "left out: none promises nothing, or not with this log\n");
+    assert_eq!(text(&output.stderr), "left out: none promises no isolation, or does not support this log\n");
 }
 
 #[test]
 fn kill_tests_of_nothing_are_bad_input() {
     refuses(&["kill-test", "--kills", "0"], &["kills is 0; valid: 1 or more"]);
-    refuses(&["kill-test", "--protocol", "none"], &["there is nothing to test: none promises nothing"]);
+    refuses(&["kill-test", "--protocol", "none"], &["there is nothing to test: none promises no isolation"]);
     let log = ["kill-test", "--protocol", "silo", "--set", "log=off"];
     refuses(&log, &["'silo' sets log", "--durability", "epoch, early, conservative"]);
 }

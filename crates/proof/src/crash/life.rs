@@ -152,7 +152,8 @@ impl<W: Workload> Test<'_, W> {
 
     /// Opens the log and an engine with its rows. In the first life the workload's rows are loaded.
     fn open_database(&self, life: &Life<'_>, past: &mut Past) -> Result<Database<W>, End> {
-        let (log, recovered) = self.open(life.disk).map_err(|error| wrong("it can't be opened to go on", &error))?;
+        let (log, recovered) =
+            self.open(life.disk).map_err(|error| wrong("the log can't be opened to go on", &error))?;
         let engine_config = EngineConfig {
             workers_max: self.tests.config.cores + 2,
             epoch_ms: u64::MAX,
@@ -186,7 +187,7 @@ impl<W: Workload> Test<'_, W> {
         engine.epochs().try_advance();
         log.flush(engine.epochs().oldest() - 1)?;
         let opened = self.open(&disk.after_crash(Plan::default()));
-        let (_, recovered) = opened.map_err(|error| wrong("it can't be opened after loading", &error))?;
+        let (_, recovered) = opened.map_err(|error| wrong("the log can't be opened after loading", &error))?;
         past.rows = found_rows(engine, &recovered);
         Ok(())
     }
@@ -307,7 +308,7 @@ impl<W: Workload> Test<'_, W> {
     ) -> Result<(), End> {
         let outcome = match self.open(&moment.disk) {
             Ok((_, recovered)) => past.explains(committed, &moment.acknowledged, &found_rows(engine, &recovered)),
-            Err(error) => Err(format!("it can't be opened: {error}")),
+            Err(error) => Err(format!("the log can't be opened: {error}")),
         };
         outcome.map_err(|error| wrong("after a crash between two flushes", &error))
     }
@@ -317,7 +318,7 @@ impl<W: Workload> Test<'_, W> {
     fn recover(&self, disk: &FaultyDisk, engine: &ErasedEngine, seed: u64) -> Result<Cells, String> {
         let open = |disk: &FaultyDisk, which: &str| match self.open(disk) {
             Ok((_, recovered)) => Ok(found_rows(engine, &recovered)),
-            Err(error) => Err(format!("it can't be opened {which}: {error}")),
+            Err(error) => Err(format!("the log can't be opened {which}: {error}")),
         };
         let torn = disk.after_crash(Plan { capacity: u64::MAX, ..Plan::random(!seed) });
         // This recovery may succeed before the disk fails.
