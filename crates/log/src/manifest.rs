@@ -9,7 +9,7 @@
 //! that one is whole at any time. In each place it stands twice. Damage to one copy is no loss, and
 //! can be told from a write that was interrupted: that one leaves the other place.
 //!
-//! **TableSchemas.** There may be thousands, and none ever changes. So a table is written once, behind
+//! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind
 //! those before it, also twice. A copy says how many tables there are, and has a checksum of them
 //! all. A table for which the disk has no room is refused, and the log goes on.
 //!

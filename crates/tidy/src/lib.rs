@@ -17,7 +17,7 @@ pub use exceptions::{ATOMICS, BETWEEN_FAMILIES, INTERNAL_VARIABLES};
 pub use lists::{environment, facade, test_binaries};
 pub use prose::{columns, words};
 pub use protocols::{headers, siblings};
-pub use shape::{Function, atomics, configuration, functions, lengths, orderings};
+pub use shape::{atomics, configuration, functions, lengths, orderings};
 pub use source::Source;
 pub use tree::{Text, Tree};
 

@@ -6,6 +6,8 @@ use crate::{Finding, Source, Tree};
 
 /// The most lines of a file.
 const FILE_LINES: usize = 800;
+/// The most lines of a function.
+const FUNCTION_LINES: usize = 70;
 
 /// The lines above a statement in which the comment about its ordering may stand.
 const COMMENT_ABOVE: usize = 4;
@@ -37,17 +39,12 @@ const PREDICATES: [&str; 19] = [
     "target_family",
 ];
 
-/// A function that is longer than most.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Function {
-    /// The file.
-    pub path: String,
-    /// The line on which the function begins, from 1.
-    pub line: usize,
-    /// The function's name.
-    pub name: String,
-    /// The function's lines, from its first to its closing bracket.
-    pub lines: usize,
+/// A function of a source, with its place and length in lines.
+struct Function {
+    path: String,
+    line: usize,
+    name: String,
+    lines: usize,
 }
 
 /// Returns the sources of the crates: no tests, benches or examples.
@@ -62,10 +59,13 @@ pub fn lengths(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns the functions of more than `most` lines, without those of tests.
-pub fn functions(tree: &Tree, most: usize) -> Vec<Function> {
-    let all = sources(tree).flat_map(functions_of);
-    all.filter(|function| function.lines > most).collect()
+/// Finds functions of more than 70 lines, without those of tests.
+pub fn functions(tree: &Tree) -> Vec<Finding> {
+    let long = sources(tree).flat_map(functions_of).filter(|function| function.lines > FUNCTION_LINES);
+    long.map(|Function { path, line, name, lines }| {
+        Finding::new(&path, line, format!("`{name}` has {lines} lines, more than {FUNCTION_LINES}"))
+    })
+    .collect()
 }
 
 fn functions_of(source: &Source) -> Vec<Function> {
@@ -193,11 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_measured() {
-        let text = "trait A {\n    fn a();\n}\nfn b(c: [u8; 3])\nwhere\n    X: Y,\n{\n    \"}\";\n}\n#[cfg(test)]\nfn d() {\n\n\n\n\n\n}\n";
-        let found = functions(&Tree::of_rust(&[(PATH, text)]), 5);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].name.as_str(), found[0].line, found[0].lines), ("b", 4, 6));
+    fn long_functions_are_found() {
+        let body = |lines: usize| "    x();\n".repeat(lines - 6);
+        let function = |lines| format!("fn b(c: [u8; 3])\nwhere\n    X: Y,\n{{\n    \"}}\";\n{}}}\n", body(lines));
+        let text =
+            format!("trait A {{\n    fn a();\n}}\n{}{}#[cfg(test)]\n{}", function(70), function(71), function(99));
+        let found = functions(&Tree::of_rust(&[(PATH, &text)]));
+        assert_eq!(lines(found), [74]);
     }
 
     #[test]
