@@ -24,7 +24,8 @@ pub(crate) use results::{
     ReportArgs, SweepArgs, What,
 };
 
-/// Which concurrency-control protocol suits a workload on this machine, and is its answer right?
+/// Which concurrency-control protocol suits a workload on this machine, and does it keep its
+/// promise?
 ///
 /// `contend compare` answers both questions; `contend list` shows what can be chosen.
 ///

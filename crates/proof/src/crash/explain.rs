@@ -34,7 +34,8 @@ pub(super) type Cells = BTreeMap<Place, Option<u64>>;
 /// What a transaction did to a cell.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// The transaction whose version it replaced; 0 for a loaded row, or none.
+    /// The transaction whose version it replaced; 0 if the life began with that version, or without
+    /// the row.
     over: Version,
     /// The fingerprint of what it left; `None` if it deleted the row.
     value: Option<u64>,
