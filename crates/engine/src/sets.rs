@@ -37,7 +37,7 @@ pub enum WriteKind {
     /// Make the record absent.
     Delete,
     /// Do nothing: the transaction deleted a row that it had inserted itself, or its write is
-    /// omitted ([`WriteSet::omit`]).
+    /// omitted ([`WriteSet::skip_invisible`]).
     Nothing,
 }
 
@@ -439,7 +439,7 @@ impl<M: Machine> WriteSet<M> {
     /// Drops the entry's write of a whole cell (non-visible write rule). A later transaction has
     /// already overwritten the version whose name is `over` ([`TableCore::name_of`]), and no
     /// transaction has read the state in between.
-    pub fn omit(&mut self, position: usize, cell: usize, over: u64) {
+    pub fn skip_invisible(&mut self, position: usize, cell: usize, over: u64) {
         let entry = &mut self.entries[position];
         // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.

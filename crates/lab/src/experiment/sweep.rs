@@ -250,7 +250,7 @@ impl SweepRun<'_> {
         let mut file = lock(&self.file);
         file.write_all(line.as_bytes())
             .and_then(|()| file.flush())
-            .map_err(|error| RunError::Io(format!("can't write {}: {error}", self.path.display())))?;
+            .map_err(|error| RunError::IoFailed(format!("can't write {}: {error}", self.path.display())))?;
         Ok(measurement)
     }
 

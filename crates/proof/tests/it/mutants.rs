@@ -315,7 +315,7 @@ fn every_mutant_is_found() {
          ## Of durability\n\n\
          `contend crash-test` finds faults of the log (`crates/log/src/fault.rs`). The numbers are the\n\
          tests until acknowledged data was lost, or data was there without what it depends on. Crashes\n\
-         between single transactions find the other faults of the log (`crates/log/tests/it/crash.rs`).\n\n\
+         between single transactions find the other faults of the log (`crates/log/tests/it/crash/mutants.rs`).\n\n\
          | protocol | bug | what it is | workload | tests |\n\
          | --- | --- | --- | --- | --- |\n\
          {of_log}\n\n\
@@ -323,7 +323,7 @@ fn every_mutant_is_found() {
          | bug of the engine | what it is | found by |\n\
          | --- | --- | --- |\n\
          | `ForgetAborted` | {} It loses memory, and does no other harm. | `basics::all_that_is_dead_is_collected` of the conformance suite |\n\
-         | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash.rs`, and a debug assertion where a record gets its first write counter |\n\
+         | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash/mutants.rs`, and a debug assertion where a record gets its first write counter |\n\
          | `PassClosedGate` | {} | the tests of protection in `crates/proof/tests/it/explorer.rs` |\n\
          | `KeepGateClosed` | {} | the same |\n",
         EngineFault::ForgetAborted.meaning(),

@@ -314,7 +314,7 @@ impl<M: Machine> ValidatingTxn<M> {
             for SkippedWrite { position, number, before, over } in self.skipped.drain(..) {
                 M::step("skip invisible");
                 chain::end_early(&before, self.ts);
-                cx.writes.omit(position, number, over);
+                cx.writes.skip_invisible(position, number, over);
             }
         }
         if self.options.nwr || commuting.is_some() {
