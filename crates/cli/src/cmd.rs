@@ -106,7 +106,7 @@ impl Tested {
 /// The workload or its options are not valid.
 fn left_out(config: &RunConfig) -> Result<(), UserError> {
     if config.protocols == [ALL] {
-        config.refused()?.iter().for_each(|(_, why)| show::complain(&format!("left out: {why}")));
+        config.refused()?.iter().for_each(|refusal| show::complain(&format!("left out: {}", refusal.why)));
     }
     Ok(())
 }

@@ -190,6 +190,11 @@ pub trait Txn: RawTxn {
 
     /// Returns the abort with which a body ends its transaction by its own decision: `return
     /// Err(tx.cancel())`.
+    ///
+    /// A canceled transaction is not validated, and no caller runs it again. Under an optimistic
+    /// protocol its reads may be of different states. So a body must not cancel because of a
+    /// finding that no state allows (a row that should be there is missing). It notes the finding
+    /// in its client, goes on to the commit, and judges it once the transaction has committed.
     fn cancel(&mut self) -> Abort {
         Abort::new(AbortReason::User)
     }

@@ -226,7 +226,7 @@ impl RunConfig {
         if config.protocols == [ALL] {
             let refused = config.refused()?;
             let names = protocols.iter().map(|(info, _)| info.name.to_string());
-            config.protocols = names.filter(|name| !refused.iter().any(|(refused, _)| refused == name)).collect();
+            config.protocols = names.filter(|name| !refused.iter().any(|refusal| refusal.protocol == *name)).collect();
         }
         let entries = named_entries(&config, &protocols)?;
         if config.precision.is_some() && entries.len() < 2 {
@@ -249,10 +249,9 @@ impl RunConfig {
         });
         let planned: Vec<ProtocolPlan> = planned.collect::<Result<_, _>>()?;
         let refused = config.refused()?;
-        if let Some((_, why)) =
-            refused.into_iter().find(|(name, _)| planned.iter().any(|entry| entry.info.name == *name))
-        {
-            return Err(RunError::BadInput(why));
+        let is_asked_for = |refusal: &Refusal| planned.iter().any(|entry| entry.info.name == refusal.protocol);
+        if let Some(Refusal { why, workloads, .. }) = refused.into_iter().find(is_asked_for) {
+            return Err(RunError::BadInput(format!("{why}; workloads that can: {}", workloads.join(", "))));
         }
         let asked_index = config.index.as_deref().map(index_kind).transpose()?;
         let plan = PlanWorkload { settings: &config.settings, index: asked_index };
@@ -262,11 +261,11 @@ impl RunConfig {
     }
 
     /// Returns the protocols that can't run the workload, because its transactions can't declare
-    /// what the protocol needs. Each comes with a sentence that says so.
+    /// what the protocol needs.
     ///
     /// # Errors
     /// There is no such workload, or its options are not valid.
-    pub fn refused(&self) -> Result<Vec<(&'static str, String)>, RunError> {
+    pub fn refused(&self) -> Result<Vec<Refusal>, RunError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
             let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
             with_workload(workload, Declared(settings)).unwrap_or_else(|| Err(unknown("workload", workload, listed())))
@@ -275,19 +274,24 @@ impl RunConfig {
         let refusal = |(info, _): Listed| {
             let others = all_workloads().into_iter().map(|(info, _)| info.name);
             let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
-            let can: Vec<&str> = others.filter(can).collect();
-            let sentence = format!(
-                "{} must know {} before it begins, which {} can't declare with these options; workloads that can: {}",
-                info.name,
-                info.needs.describe(),
-                self.workload,
-                can.join(", ")
-            );
-            (info.name, sentence)
+            let (protocol, needs, workload) = (info.name, info.needs.describe(), &self.workload);
+            let why = format!("{protocol} must know {needs} before it begins, which {workload} can't declare");
+            Refusal { protocol, why, workloads: others.filter(can).collect() }
         };
         let protocols = all_protocols::<Native>().into_iter();
         Ok(protocols.filter(|(info, _)| !of_this.meets(info.needs)).map(refusal).collect())
     }
+}
+
+/// A protocol that can't run a workload.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The protocol's name.
+    pub protocol: &'static str,
+    /// A sentence that names what the protocol needs.
+    pub why: String,
+    /// The workloads that can declare what it needs, with their default options.
+    pub workloads: Vec<&'static str>,
 }
 
 /// Splits an entry such as `silo+cu=on` into the protocol's name and the entry's own settings, by

@@ -1,4 +1,5 @@
-//! A whole workload in some sixty lines: workers increment counters, and no increment may be lost.
+//! A whole workload in some eighty lines: workers increment counters, and no increment may be lost.
+//! `bank.rs` is the next larger one.
 //!
 //! It is not in the registry; `main` runs it under Silo, on two threads.
 //!
@@ -93,9 +94,10 @@ impl Workload for Counters {
     }
 
     fn execute<T: Txn>(&self, tx: &mut T, _: &mut Client, input: &u64) -> Result<(), Abort> {
-        match tx.modify_row(&self.table, *input, Groups::ALL)? {
-            Some(row) => row[0] += 1,
-            None => return Err(tx.cancel()),
+        // If the row is missing, which no state allows, the increment is lost, and `check` says so.
+        // To cancel here would hide it.
+        if let Some(row) = tx.modify_row(&self.table, *input, Groups::ALL)? {
+            row[0] += 1;
         }
         Ok(())
     }

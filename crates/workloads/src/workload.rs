@@ -14,7 +14,7 @@ pub struct WorkloadInfo {
     pub name: &'static str,
     /// A description of one line.
     pub summary: &'static str,
-    /// The publication that defines the workload.
+    /// The publication that defines the workload, or a sentence that says whose idea it is.
     pub source: &'static str,
     /// Options of the preset that differ from the defaults. `--set` overrides them.
     pub preset: &'static [(&'static str, &'static str)],
@@ -82,17 +82,20 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// One sentence that names the option and the way out.
     fn validate(options: &Self::Options, index: IndexKind) -> Result<(), String>;
 
-    /// Returns the tables, for an estimate of the memory that they take.
+    /// Returns the tables, for an estimate of the memory that they take. `index` is the user's
+    /// choice. A table that the body scans, or that the check lists by [`Inspect::peek_all`], needs
+    /// an order: it may have an ordered index whatever the choice.
     fn tables(options: &Self::Options, index: IndexKind) -> Vec<TableSpec>;
 
     /// Creates the tables in `store`, which has no tables yet.
     fn create<S: Tables>(options: &Self::Options, index: IndexKind, store: &S) -> Self;
 
-    /// Returns the number of units that loading consists of, for progress reports.
+    /// Returns the number of units that loading consists of, for progress reports. It is also the
+    /// number of records by which a comparison divides the memory (`B/record`).
     fn load_units(&self) -> u64;
 
-    /// Returns the same options with fewer and smaller rows. A verified run uses them, so that a
-    /// short run has many conflicts.
+    /// Returns the same options with fewer and smaller rows, which must be valid as well. A verified
+    /// run, an exploration and a crash test use them, so that a short run has many conflicts.
     fn for_verification(options: &Self::Options) -> Self::Options;
 
     /// Loads part `part` of `parts`. Every few thousand units it calls `done` with the number of

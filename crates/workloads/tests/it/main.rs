@@ -257,13 +257,16 @@ impl WorkloadVisitor for RunsRight {
             _ => panic!("say how {} is made small", info.name),
         };
         let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
-        if W::validate(&run.options::<W>(info.preset), self.0).is_err() {
+        if let Err(why) = W::validate(&run.options::<W>(info.preset), self.0) {
             let scans = ["ycsb-e", "litmus-scans", "litmus-reinsert", "litmus-index", "litmus-snapshot-rows"];
             let more = ["litmus-split", "litmus-merge", "litmus-rebirth-index"];
             let scans = scans.contains(&info.name) || more.contains(&info.name);
-            assert!(scans && self.0 == IndexKind::Hash, "{}: only scans need an order", info.name);
+            assert!(scans && self.0 == IndexKind::Hash, "{}: {why} (only scans may refuse an index)", info.name);
             return;
         }
+        // Of any options that are valid.
+        let smaller = W::for_verification(&run.options::<W>(info.preset));
+        assert_eq!(W::validate(&smaller, self.0), Ok(()), "{}: the options of a verified run", info.name);
         run.go::<W, Silo>(info.preset).unwrap_or_else(|violation| panic!("{} under silo: {violation}", info.name));
         run.go::<W, NoWait>(info.preset).unwrap_or_else(|violation| panic!("{} under 2pl: {violation}", info.name));
     }
