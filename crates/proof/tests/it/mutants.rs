@@ -315,7 +315,8 @@ fn every_mutant_is_found() {
          ## Of durability\n\n\
          `contend crash-test` finds faults of the log (`crates/log/src/fault.rs`). The numbers are the\n\
          tests until acknowledged data was lost, or data was there without what it depends on. Crashes\n\
-         between single transactions find the other faults of the log (`crates/log/tests/it/crash/mutants.rs`).\n\n\
+         between single transactions find the other faults of the log:\n\
+         `crates/log/tests/it/crash/mutants.rs`.\n\n\
          | protocol | bug | what it is | workload | tests |\n\
          | --- | --- | --- | --- | --- |\n\
          {of_log}\n\n\
