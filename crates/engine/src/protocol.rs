@@ -161,7 +161,7 @@ pub enum UnlinkOutcome {
 /// The state of the running transaction that a worker and its protocol share.
 #[derive(Debug)]
 pub struct Context<M: Machine> {
-    /// The worker's number in its engine, from 0.
+    /// The worker's number in its engine, from 0; no two workers that live have the same.
     pub worker: usize,
     /// The rows that the transaction will write.
     pub writes: WriteSet<M>,

@@ -94,8 +94,8 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// number of records by which a comparison divides the memory (`B/record`).
     fn load_units(&self) -> u64;
 
-    /// Returns the same options with fewer and smaller rows, which must be valid as well. A verified
-    /// run, an exploration and a crash test use them, so that a short run has many conflicts.
+    /// Returns the same options with fewer and smaller rows, which must be valid as well. Verified
+    /// runs, explorations and crash tests use them, so that a short run has many conflicts.
     fn for_verification(options: &Self::Options) -> Self::Options;
 
     /// Loads part `part` of `parts`. Every few thousand units it calls `done` with the number of

@@ -34,6 +34,11 @@ pub enum Blockers {
 }
 
 /// A wait policy: which transactions may wait for which, and in which order.
+///
+/// The policy has to keep cycles of waits away, or find them. `may_wait` is called once, when a
+/// request enters the queue. A request that comes later becomes a blocker of those behind it, and
+/// they are not asked again. So `goes_before` may put a request only before waiters that may wait
+/// for it.
 pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
     /// Name, paper and promise of two-phase locking under this policy.
     const INFO: ProtocolInfo;

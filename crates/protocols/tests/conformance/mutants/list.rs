@@ -4,7 +4,8 @@
 // `docs/mutants.md`: it needs, for each fault, how the fault shows (`found`, `equivalent`: it does
 // no harm, `stands_still`), a workload, and the settings if there are any. The conformance suite's
 // makes a test of each line that goes on with `=>`: the test's name, and the schedules, or the
-// storms, that find the fault.
+// storms, that find the fault. Storms judge histories only: a fault that only lets transactions
+// wait for each other is for schedules, which notice waits without end, or `stands_still`.
 //
 // After `faults` stand the lists of the traits that declare a protocol's faults; faults of whole
 // operations are in every protocol.
