@@ -2,7 +2,7 @@
 //! protocol runs.
 //!
 //! Two traits carry it. A workload sees only [`Txn`]: a transaction that reads, writes, inserts,
-//! deletes and scans rows. A protocol implements [`NamedProtocol`]: its part of each of these
+//! deletes and scans rows. A protocol implements [`Protocol`]: its part of each of these
 //! operations on *one located record*, and its part of the commit. Between the two stands
 //! [`Transaction`], written once for all protocols. It probes the indexes (singly or in batches),
 //! drives scans, looks a key up again if its record was unlinked, keeps the history, counts aborts,

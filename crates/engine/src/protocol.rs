@@ -570,8 +570,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// the same one.
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason);
 
-    /// Notes that the worker pauses or ends. Anything that the protocol keeps back for the worker
-    /// must not be missed by others: it gives it away, or makes it dispensable.
+    /// Notes that the worker pauses or ends. The protocol gives away what it keeps for the worker,
+    /// such as a batch of timestamps or of old versions, if other workers could wait for it.
     fn go_offline(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
         let _ = (cx, local);
     }

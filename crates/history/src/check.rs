@@ -1,7 +1,7 @@
 //! The serializability checker.
 //!
-//! From the versions that each operation names follows the direct serialization graph of the
-//! committed transactions; the history is serializable if and only if the graph has no cycle and
+//! The versions that the operations name give the direct serialization graph of the committed
+//! transactions. The history is serializable if and only if the graph has no cycle and
 //! every read saw what a committed transaction left. Source: Atul Adya, Barbara Liskov, Patrick
 //! O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is Adya's thesis (MIT,
 //! 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot

@@ -97,7 +97,8 @@ impl Commuting {
     }
 }
 
-/// What they were applied to, of the items of which a transaction did nothing but such writes.
+/// Returns the commuting writes with the states that they were applied to. An item that the
+/// transaction also accessed in another way is left out.
 fn commuting_writes(history: &History) -> HashMap<Written, State> {
     let mut writes = HashMap::new();
     let mut others = HashSet::new();

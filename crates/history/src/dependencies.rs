@@ -1,7 +1,7 @@
 //! The edges of the direct serialization graph, and the reads that have no explanation.
 //!
-//! A transaction depends on another of which it read (wr) or overwrote (ww) what was written, and
-//! on another that read what it overwrote (rw, an anti-dependency). A scan reads every key of its
+//! A transaction depends on the writer of a version that it read (wr) or overwrote (ww), and on a
+//! reader of a version that it overwrote (rw, an anti-dependency). A scan reads every key of its
 //! range: the rows that it returned, and the absence of all others. Only keys that the history
 //! names matter: a key that nobody touched has no writer to depend on.
 //!

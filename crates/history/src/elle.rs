@@ -322,7 +322,7 @@ impl Inference {
                 let of_key = writers.entry(micro.key.clone()).or_default();
                 if of_key.insert(micro.value.to_string(), writer).is_some() {
                     return Err(format!(
-                        "operation {}: {} {} {} is there twice: a value is written once, so that a read tells who wrote it",
+                        "operation {}: {} {} {} is there twice: each value is written once, so that a read tells its writer",
                         done.number,
                         workload.write(),
                         crate::json::short(&micro.key),

@@ -61,7 +61,7 @@ pub(crate) fn conflict(context: Context<'_>, class: Class, conflict: &Conflict) 
         Conflict::Lost { version } => {
             let version = context.order.version(*version);
             let over = over(context, version);
-            let reason = format!("it was omitted, but no write that needs not know what was there has replaced {over}");
+            let reason = format!("it was omitted, but no blind write has replaced {over}");
             Anomaly { class, name: "lost write", steps: vec![version_step(context, version, None, reason)] }
         }
         Conflict::InsertOverRow { version, row } => {
@@ -179,7 +179,7 @@ fn names_state(context: Context<'_>, txn: u32, op: u32, item: ItemId) -> bool {
     seen(context, txn, op, item).is_some_and(|state| state != State::Absent)
 }
 
-/// What the operation found of the item (of a write: what it wrote over).
+/// Returns the state of the item that the operation read, or that it wrote over.
 fn seen(context: Context<'_>, txn: u32, op: u32, item: ItemId) -> Option<State> {
     match &transaction(context, txn).ops[op as usize] {
         Op::Read { seen, .. } => Some(*seen),

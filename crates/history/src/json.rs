@@ -13,11 +13,11 @@
 //! Fields that a file may have, and that say more: of a miss `deleted_by`, of an insert `after`, of
 //! a scan `gone` (pairs of key and deleter) name the transaction whose delete left no row there, 0
 //! if there never was one; `value` is a fingerprint of the row read or written; `"commutes":true`
-//! says of a write that it was applied without a look at what it changed, as an addition is, and
-//! that other such writes of the key may come before it or after it with the same result;
-//! `"omitted":true` that it was never applied, as the write that has replaced the version `over`
-//! comes later, and looked at nothing. Fields may come in any order; unknown ones are skipped, and
-//! so are empty lines. An empty file is a history without a transaction.
+//! says that a write was applied without a read, as an addition is, and that other such writes of
+//! the key may come before it or after it with the same result; `"omitted":true` says that a write
+//! was never applied, because a later blind write has replaced the version `over`. Fields may come
+//! in any order; unknown ones are skipped, and so are empty lines. An empty file is a history
+//! without a transaction.
 
 use std::borrow::Cow;
 use std::fmt;

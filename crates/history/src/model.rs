@@ -310,8 +310,8 @@ impl History {
         self.tables[self.table_of.get(table)?.index()].items.get(key).copied()
     }
 
-    /// The writes that were omitted: items and transactions, of those of which the transaction did
-    /// not write another version in its place.
+    /// Returns the omitted writes, as items and transactions. An omitted write of an item that the
+    /// same transaction then wrote once more is left out.
     pub(crate) fn omitted(&self) -> HashSet<(ItemId, u64)> {
         let writes = |omitted: bool| {
             self.transactions.iter().flat_map(move |transaction| {

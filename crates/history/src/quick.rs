@@ -47,8 +47,8 @@ pub struct Quick {
     ends: Vec<(usize, usize)>,
     found: Vec<Fact>,
     left: Vec<Fact>,
-    /// The transaction that is being told of: its number, what it has found and has left of which
-    /// items, by bits.
+    /// The transaction whose operations are being added: its number, and the items that it has
+    /// found and has left, a bit for each.
     txn: u64,
     has_found: u64,
     has_left: u64,
@@ -120,13 +120,13 @@ impl Quick {
         }
     }
 
-    /// Something was done that can't be told: the history is not for this proof.
+    /// Notes an operation that this proof has no form for: it does not judge the history.
     pub fn give_up(&mut self) {
         self.is_lost = true;
     }
 
-    /// The transaction read the item of this number, in a scan or by itself; of what it had written
-    /// before it may leave that out.
+    /// Notes that the transaction read the item of this number, in a scan or by itself. A read of
+    /// an item that the transaction had written before may be left out.
     pub fn read(&mut self, item: usize, seen: State, value: Option<u64>) {
         let Some(word) = word_of(seen).filter(|_| ITEMS.contains(&item)) else { return self.give_up() };
         if self.has_left & 1 << item == 0 {

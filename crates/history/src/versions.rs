@@ -223,7 +223,8 @@ impl<'h> VersionOrder<'h> {
         direct.chain(self.later.iter().copied().filter(|&(state, _)| self.written(state).is_some()))
     }
 
-    /// What a transaction found by writes that left what they found, if the version is such.
+    /// Returns the state that the version's writer found, if the version leaves the item as absent
+    /// as it was: an insert and a delete in one transaction, for instance.
     pub(crate) fn found_and_left(&self, version: u32) -> Option<Observed> {
         let Version { leaves_absence, item, .. } = *self.version(version);
         leaves_absence.then(|| match self.predecessor[version as usize] {

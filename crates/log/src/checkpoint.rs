@@ -10,8 +10,8 @@
 //! durable. The others stay. They may hold older writes of rows that the checkpoint has, which lose
 //! by their write counters. So a deletion is kept as long as a file that stays may hold an older
 //! write of its key. A file that stays may also hold what the checkpoint's rows depend on: the
-//! write that an addition was added to, or the insert of a row of which the replaced files have
-//! only a later write. The checkpoint keeps what it has of such a row: the sum of the additions, or
+//! write that an addition was added to, or the insert of a row whose later write alone stands in
+//! the replaced files. The checkpoint keeps what it has of such a row: the sum of the additions, or
 //! single groups.
 //!
 //! **When it counts.** The new files are synchronised, then the directory, and then the manifest

@@ -56,8 +56,8 @@ const LENGTH_MAX: u64 = 1 << 30;
 const PARTS: u64 = 8;
 const COPIES: u64 = 4;
 const TABLES: [u64; 2] = [4, 6];
-/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, how many bytes follow, and
-/// XXH3 of them and of what is before.
+/// Bytes of the header of a copy: [`MAGIC`], the format, the generation, the number of bytes that
+/// follow, and the XXH3 of these bytes and of the header before it.
 const HEADER: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"mft\x01");
 
@@ -402,7 +402,7 @@ impl Manifest {
         self.write_copies(contents)
     }
 
-    /// Writes these contents. The tables are those that there are.
+    /// Writes these contents, whose tables are those of the manifest as it is.
     ///
     /// # Errors
     /// The disk has failed. After a crash the contents are these or those before.

@@ -523,7 +523,7 @@ mod tests {
         (expected, writes)
     }
 
-    /// Writes are read in any order. Of each group the last one counts, and what was added to it.
+    /// Writes are read in any order. The last write of each group counts, with the additions to it.
     #[test]
     fn the_last_write_of_each_group_counts() {
         let schema = Schema {

@@ -67,9 +67,9 @@ impl Checkpoint {
     /// changes of the machine's words since the checkpoint, or since the last time.
     ///
     /// # Safety
-    /// The region is this thread's and is there still. What was allocated in it, or in the
-    /// machine's memory, after the checkpoint is used no more; what was allocated before is
-    /// borrowed by nobody.
+    /// The region belongs to this thread and still exists. The caller no longer uses memory that
+    /// was allocated in it, or in the machine's memory, after the checkpoint. No borrow of memory
+    /// that was allocated before is alive.
     pub unsafe fn restore(&self, explorer: &mut Explorer) {
         explorer.take_back();
         // SAFETY: the region is longer, and nobody looks, as the caller promises.

@@ -93,8 +93,8 @@ pub struct Explorer {
     steps: u64,
     steps_max: u64,
     trace: Option<Vec<Step>>,
-    /// Words that bodies have changed, each with what it held before, if they are to be taken back;
-    /// and bodies allocate in the region.
+    /// The words that bodies have changed, with their values from before, if executions are taken
+    /// back. Bodies then allocate in the region.
     changed: Option<Vec<(usize, u64)>>,
 }
 
@@ -339,7 +339,8 @@ impl Explorer {
     /// Lets the strategy choose; returns when the running core goes on.
     #[inline(always)]
     fn choice_to_come(explorer: Handle<Explorer>, kind: StepKind) {
-        // What the explorer remembers is not taken back; nor is it what others do meanwhile.
+        // The explorer's own memory must outlive the execution, so it is not allocated in the
+        // region. The same holds for what other cores' code allocates while this one waits.
         let inside = allocate_inside(false);
         let core = explorer.with(|explorer| {
             let core = explorer.running;

@@ -9,6 +9,7 @@ pub mod bank;
 pub mod litmus;
 mod loading;
 mod random;
+mod registry;
 #[cfg(test)]
 mod run_for_tests;
 mod sample;
@@ -19,6 +20,5 @@ pub mod workload;
 pub mod ycsb;
 pub mod zipf;
 
-pub use workload::{
-    Checked, Declares, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload,
-};
+pub use registry::{WorkloadVisitor, all_workloads, with_workload};
+pub use workload::{Checked, Declares, Violation, Workload, WorkloadInfo};

@@ -1,10 +1,9 @@
-//! The trait [`Workload`], and the list of all workloads.
+//! The trait [`Workload`], and what it speaks of.
 
 use std::ops::ControlFlow;
 
 use contend_model::{
-    Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, Load, OptionSpec, Options, OutOfMemory, TableSpec,
-    Tables, Txn,
+    Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, Load, Options, OutOfMemory, TableSpec, Tables, Txn,
 };
 
 /// The name of a workload or of one of its presets, with its description.
@@ -147,42 +146,4 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// # Errors
     /// The tables differ from what any serializable execution of the committed transactions leaves.
     fn check<S: Inspect>(&self, store: &S, clients: &[&Self::Client]) -> Result<Checked, Violation>;
-}
-
-/// An operation on a workload that is chosen by name; see [`with_workload`].
-pub trait WorkloadVisitor {
-    /// The result of the operation.
-    type Output;
-    /// Runs the operation on workload `W`, which was chosen as `info`.
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output;
-}
-
-macro_rules! workloads {
-    ($($workload:ty: $infos:expr;)*) => {
-        /// Returns every workload and preset, with the options that it takes.
-        pub fn all_workloads() -> Vec<(WorkloadInfo, Vec<OptionSpec>)> {
-            let mut all = Vec::new();
-            $(for info in $infos {
-                all.push((*info, <<$workload as Workload>::Options as Options>::specs()));
-            })*
-            all
-        }
-
-        /// Calls the visitor with the workload of this name. Returns `None` if there is none.
-        pub fn with_workload<V: WorkloadVisitor>(name: &str, visitor: V) -> Option<V::Output> {
-            $(if let Some(info) = $infos.iter().find(|info| info.name == name) {
-                return Some(visitor.visit::<$workload>(*info));
-            })*
-            None
-        }
-    };
-}
-
-workloads! {
-    crate::ycsb::Ycsb: crate::ycsb::INFOS;
-    crate::bank::Bank: crate::bank::INFOS;
-    crate::tpcc::Tpcc: crate::tpcc::INFOS;
-    crate::smallbank::SmallBank: crate::smallbank::INFOS;
-    crate::tatp::Tatp: crate::tatp::INFOS;
-    crate::litmus::Litmus: crate::litmus::INFOS;
 }

@@ -4,7 +4,8 @@
 //! billion-record synthetic databases", SIGMOD 1994, section 3. YCSB, DBx1000 and CCBench draw by
 //! the same formula. Ranks 0 and 1 have their exact probabilities. From rank 2 on, a power law
 //! approximates the distribution, and the probability of a single rank is off by a few percent. The
-//! tests bound that error.
+//! tests bound that error. A sampler by rejection (`rand_distr::Zipf`) is exact at every rank, but
+//! the papers' figures come from this distribution.
 
 use contend_model::random::below;
 

@@ -32,7 +32,7 @@ pub struct Experiment {
     #[serde(default)]
     pub notes: String,
     /// The parameters that all points share.
-    pub run: Run,
+    pub run: RunSpec,
     /// The varied parameters. The first is the x-axis; each combination of values of the others
     /// makes a curve of its own.
     pub axis: Vec<VariedParameter>,
@@ -77,7 +77,7 @@ pub struct Published {
 /// The parameters that all points share.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Run {
+pub struct RunSpec {
     /// A workload or preset. `None` if `micro` is set.
     pub workload: Option<String>,
     /// A microbenchmark.

@@ -175,8 +175,8 @@ impl<W: Workload> Exploration<W> {
         })
     }
 
-    /// Replays an execution with as few switches as possible, as long as `anomaly` still returns
-    /// what is to be told of it, and tells the last one.
+    /// Replays an execution with fewer and fewer switches, as long as `anomaly` still finds what to
+    /// report, and reports the last such execution.
     fn shrink(&mut self, candidate: &Candidate, anomaly: impl Fn(Judged) -> Option<Told>) -> Result<Found, RunError> {
         let mut tries = 0;
         let short = shrink(candidate.schedule.clone(), |schedule| {

@@ -13,7 +13,7 @@ use contend_protocols::optimistic::silo::Silo;
 use crate::concurrent::{run_storm, storms};
 use crate::conducted::Conducted;
 use crate::jitter::Jitter;
-use crate::schedules::{SCENARIOS, first_wrong_order};
+use crate::schedules::{Control, SCENARIOS, first_wrong_order};
 use crate::support::{INDEXES, variants};
 
 /// Returns the scenarios that go wrong in some order under this protocol.
@@ -79,7 +79,7 @@ include!("mutants/list.rs");
 fn without_control_every_scenario_that_needs_it_goes_wrong() {
     let wrong = wrong_scenarios::<NoControl>();
     let expected: Vec<&str> =
-        SCENARIOS.iter().filter(|scenario| scenario.needs_control).map(|scenario| scenario.name).collect();
+        SCENARIOS.iter().filter(|scenario| scenario.control == Control::Needed).map(|scenario| scenario.name).collect();
     let silent: Vec<&&str> = expected.iter().filter(|name| !wrong.contains(name)).collect();
     let unexpected: Vec<&&str> = wrong.iter().filter(|name| !expected.contains(name)).collect();
     assert!(

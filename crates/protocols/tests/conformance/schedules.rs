@@ -57,6 +57,15 @@ use Step::{
     ScanBack, ScanRight, Update, UpdateAll, Write, WriteOther,
 };
 
+/// Whether some order of whole steps is wrong without concurrency control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Needed,
+    NotNeeded,
+}
+
+use Control::{Needed, NotNeeded};
+
 /// An anomaly that may happen when these transactions interleave.
 #[derive(Debug)]
 pub(crate) struct Scenario {
@@ -65,8 +74,7 @@ pub(crate) struct Scenario {
     pub(crate) loaded: &'static [u64],
     /// The steps of each transaction, which ends with a commit.
     pub(crate) programs: &'static [&'static [Step]],
-    /// Whether some order of whole steps is wrong without concurrency control.
-    pub(crate) needs_control: bool,
+    pub(crate) control: Control,
 }
 
 const MAX: u64 = u64::MAX;
@@ -75,148 +83,163 @@ const fn scenario(
     name: &'static str,
     loaded: &'static [u64],
     programs: &'static [&'static [Step]],
-    needs_control: bool,
+    control: Control,
 ) -> Scenario {
-    Scenario { name, loaded, programs, needs_control }
+    Scenario { name, loaded, programs, control }
 }
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
-    scenario("G0: dirty writes", &[1, 2], &[&[Write(1), Write(2)], &[Write(1), Write(2)]], false),
-    scenario("G1a: aborted read", &[1, 2], &[&[Write(1), Abort], &[Read(1), Write(2)]], false),
-    scenario("G1a: aborted insert", &[2], &[&[Insert(1), Abort], &[Read(1), Write(2)]], false),
-    scenario("G1a: aborted insert, scanned", &[2], &[&[Insert(1), Abort], &[Scan(0, 9), Insert(1)]], false),
+    scenario("G0: dirty writes", &[1, 2], &[&[Write(1), Write(2)], &[Write(1), Write(2)]], NotNeeded),
+    scenario("G1a: aborted read", &[1, 2], &[&[Write(1), Abort], &[Read(1), Write(2)]], NotNeeded),
+    scenario("G1a: aborted insert", &[2], &[&[Insert(1), Abort], &[Read(1), Write(2)]], NotNeeded),
+    scenario("G1a: aborted insert, scanned", &[2], &[&[Insert(1), Abort], &[Scan(0, 9), Insert(1)]], NotNeeded),
     // Peloton showed a delete that was rolled back, and fell over it (pull requests 132, 757).
-    scenario("G1a: aborted delete", &[1, 2], &[&[Delete(1), Abort], &[Read(1), Write(2)]], false),
-    scenario("G1b: intermediate read", &[1, 2], &[&[Write(1), Write(1)], &[Read(1), Write(2)]], false),
-    scenario("G1c: circular information", &[1, 2], &[&[Write(1), Read(2)], &[Write(2), Read(1)]], true),
+    scenario("G1a: aborted delete", &[1, 2], &[&[Delete(1), Abort], &[Read(1), Write(2)]], NotNeeded),
+    scenario("G1b: intermediate read", &[1, 2], &[&[Write(1), Write(1)], &[Read(1), Write(2)]], NotNeeded),
+    scenario("G1c: circular information", &[1, 2], &[&[Write(1), Read(2)], &[Write(2), Read(1)]], Needed),
     scenario(
         "OTV: a vanishing transaction",
         &[1, 2],
         &[&[Write(1), Write(2)], &[Modify(1), Modify(2)], &[Read(1), Read(2)]],
-        true,
+        Needed,
     ),
-    scenario("P4: lost update", &[1], &[&[Read(1), Write(1)], &[Read(1), Write(1)]], true),
-    scenario("P4: lost read-modify-write", &[1], &[&[Modify(1)], &[Modify(1)]], true),
-    scenario("P4: upgrade of shared reads", &[1], &[&[Read(1), Modify(1)], &[Read(1), Modify(1)]], true),
-    scenario("P4: lost update of three", &[1], &[&[Modify(1)], &[Modify(1)], &[Read(1), Write(1)]], true),
-    scenario("G-single: read skew", &[1, 2], &[&[Read(1), Read(2)], &[Write(1), Write(2)]], true),
-    scenario("G-single: read skew in a batch", &[1, 2], &[&[Read(1), Batch(&[1, 2])], &[Write(1), Write(2)]], true),
-    scenario("G-single: a read that is not repeatable", &[1], &[&[Read(1), Read(1)], &[Write(1)]], true),
-    scenario("G-single: a row that goes", &[1, 2], &[&[Read(1), Read(2)], &[Delete(1), Delete(2)]], true),
-    scenario("G-single: a row that comes", &[], &[&[Read(1), Read(2)], &[Insert(1), Insert(2)]], true),
-    scenario("G2-item: write skew", &[1, 2], &[&[Read(1), Write(2)], &[Read(2), Write(1)]], true),
+    scenario("P4: lost update", &[1], &[&[Read(1), Write(1)], &[Read(1), Write(1)]], Needed),
+    scenario("P4: lost read-modify-write", &[1], &[&[Modify(1)], &[Modify(1)]], Needed),
+    scenario("P4: upgrade of shared reads", &[1], &[&[Read(1), Modify(1)], &[Read(1), Modify(1)]], Needed),
+    scenario("P4: lost update of three", &[1], &[&[Modify(1)], &[Modify(1)], &[Read(1), Write(1)]], Needed),
+    scenario("G-single: read skew", &[1, 2], &[&[Read(1), Read(2)], &[Write(1), Write(2)]], Needed),
+    scenario("G-single: read skew in a batch", &[1, 2], &[&[Read(1), Batch(&[1, 2])], &[Write(1), Write(2)]], Needed),
+    scenario("G-single: a read that is not repeatable", &[1], &[&[Read(1), Read(1)], &[Write(1)]], Needed),
+    scenario("G-single: a row that goes", &[1, 2], &[&[Read(1), Read(2)], &[Delete(1), Delete(2)]], Needed),
+    scenario("G-single: a row that comes", &[], &[&[Read(1), Read(2)], &[Insert(1), Insert(2)]], Needed),
+    scenario("G2-item: write skew", &[1, 2], &[&[Read(1), Write(2)], &[Read(2), Write(1)]], Needed),
     // A database looked for a pivot before its commit was published, and let a second write in
     // between (libdb, issue 136).
     scenario(
         "G2-item: write skew after both reads",
         &[1, 2],
         &[&[Read(1), Read(2), Write(1)], &[Read(1), Read(2), Write(2)]],
-        true,
+        Needed,
     ),
-    scenario("G2-item: write skew by deletes", &[1, 2], &[&[Read(1), Delete(2)], &[Read(2), Delete(1)]], true),
+    scenario("G2-item: write skew by deletes", &[1, 2], &[&[Read(1), Delete(2)], &[Read(2), Delete(1)]], Needed),
     scenario(
         "Fekete's read-only anomaly",
         &[1, 2],
         &[&[Modify(2)], &[Read(1), Read(2), Write(1)], &[Read(1), Read(2)]],
-        true,
+        Needed,
     ),
-    scenario("G2: misses and inserts", &[], &[&[Read(1), Insert(2)], &[Read(2), Insert(1)]], true),
+    scenario("G2: misses and inserts", &[], &[&[Read(1), Insert(2)], &[Read(2), Insert(1)]], Needed),
     // The first transaction makes a gap in the time for which row 5 is valid. With TicToc, a row
     // that came and went must not be inserted in it.
     scenario(
         "G2: a row that comes and goes",
         &[1, 5],
         &[&[Modify(1), Read(5)], &[Insert(4), Delete(4), Write(5)], &[Read(5), Insert(4)]],
-        true,
+        Needed,
     ),
-    scenario("G2: misses in batches", &[], &[&[Batch(&[1, 3]), Insert(2)], &[Batch(&[2, 4]), Insert(1)]], true),
-    scenario("G2: misses at the ends", &[], &[&[Read(0), Insert(MAX)], &[Read(MAX), Insert(0)]], true),
-    scenario("G2: misses of modifications", &[], &[&[Modify(1), Insert(2)], &[Modify(2), Insert(1)]], true),
-    scenario("G2: misses of blind writes", &[], &[&[Write(1), Insert(2)], &[Write(2), Insert(1)]], true),
-    scenario("G2: misses of deletes", &[], &[&[Delete(1), Insert(2)], &[Delete(2), Insert(1)]], true),
-    scenario("G2: empty ranges", &[], &[&[Scan(0, 9), Insert(1)], &[Scan(0, 9), Insert(2)]], true),
+    scenario("G2: misses in batches", &[], &[&[Batch(&[1, 3]), Insert(2)], &[Batch(&[2, 4]), Insert(1)]], Needed),
+    scenario("G2: misses at the ends", &[], &[&[Read(0), Insert(MAX)], &[Read(MAX), Insert(0)]], Needed),
+    scenario("G2: misses of modifications", &[], &[&[Modify(1), Insert(2)], &[Modify(2), Insert(1)]], Needed),
+    scenario("G2: misses of blind writes", &[], &[&[Write(1), Insert(2)], &[Write(2), Insert(1)]], Needed),
+    scenario("G2: misses of deletes", &[], &[&[Delete(1), Insert(2)], &[Delete(2), Insert(1)]], Needed),
+    scenario("G2: empty ranges", &[], &[&[Scan(0, 9), Insert(1)], &[Scan(0, 9), Insert(2)]], Needed),
     // Two transactions that sum a range up and insert the sum into it both committed (tsurugidb,
     // issue 5).
-    scenario("G2: ranges with rows", &[3, 5], &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)]], true),
-    scenario("G2: ranges backwards", &[3, 5], &[&[ScanBack(0, 9), Insert(4)], &[ScanBack(0, 9), Insert(6)]], true),
-    scenario("G2: all keys, at the ends", &[], &[&[Scan(0, MAX), Insert(0)], &[ScanBack(0, MAX), Insert(MAX)]], true),
-    scenario("G2: ranges and deletes", &[3, 5], &[&[Scan(0, 9), Delete(3)], &[Scan(0, 9), Delete(5)]], true),
+    scenario("G2: ranges with rows", &[3, 5], &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)]], Needed),
+    scenario("G2: ranges backwards", &[3, 5], &[&[ScanBack(0, 9), Insert(4)], &[ScanBack(0, 9), Insert(6)]], Needed),
+    scenario("G2: all keys, at the ends", &[], &[&[Scan(0, MAX), Insert(0)], &[ScanBack(0, MAX), Insert(MAX)]], Needed),
+    scenario("G2: ranges and deletes", &[3, 5], &[&[Scan(0, 9), Delete(3)], &[Scan(0, 9), Delete(5)]], Needed),
     scenario(
         "G2: ranges that limits end",
         &[3, 5],
         &[&[First(0, 9, 1), Insert(2)], &[First(0, 9, 1), Insert(1)]],
-        true,
+        Needed,
     ),
     scenario(
         "G2: a sum and an insert, of two and a reader",
         &[3, 5],
         &[&[Scan(0, 9), Insert(4)], &[Scan(0, 9), Insert(6)], &[Scan(0, 9)]],
-        true,
+        Needed,
     ),
-    scenario("PMP: a range read twice", &[3], &[&[Scan(0, 9), Scan(0, 9)], &[Insert(1)]], true),
-    scenario("PMP: a range read twice, and a delete", &[3], &[&[Scan(0, 9), Scan(0, 9)], &[Delete(3)]], true),
-    scenario("two inserts of one key", &[], &[&[Insert(1), Read(2)], &[Insert(1), Insert(2)]], true),
-    scenario("delete and insert again", &[1, 2], &[&[Delete(1), Insert(1)], &[Read(1), Write(2)]], false),
+    scenario("PMP: a range read twice", &[3], &[&[Scan(0, 9), Scan(0, 9)], &[Insert(1)]], Needed),
+    scenario("PMP: a range read twice, and a delete", &[3], &[&[Scan(0, 9), Scan(0, 9)], &[Delete(3)]], Needed),
+    scenario("two inserts of one key", &[], &[&[Insert(1), Read(2)], &[Insert(1), Insert(2)]], Needed),
+    scenario("delete and insert again", &[1, 2], &[&[Delete(1), Insert(1)], &[Read(1), Write(2)]], NotNeeded),
     scenario(
         "delete and insert again, by two",
         &[1, 2],
         &[&[Delete(1), Read(2)], &[Insert(1), Write(2)], &[Read(1)]],
-        true,
+        Needed,
     ),
-    scenario("insert and delete again", &[], &[&[Insert(1), Delete(1)], &[Read(1), Insert(1)]], false),
+    scenario("insert and delete again", &[], &[&[Insert(1), Delete(1)], &[Read(1), Insert(1)]], NotNeeded),
     scenario(
         "insert and delete again, scanned",
         &[2],
         &[&[Insert(1), Delete(1), Read(2)], &[Scan(0, 9), Modify(2)]],
-        false,
+        NotNeeded,
     ),
-    scenario("own inserts in a range", &[2], &[&[Insert(1), Scan(0, 9), Delete(2)], &[Scan(0, 9), Insert(3)]], true),
-    scenario("a delete and an update", &[1, 2], &[&[Delete(1), Read(2)], &[Modify(1), Write(2)]], true),
-    scenario("two deletes of one key", &[1, 2], &[&[Delete(1), Modify(2)], &[Delete(1), Modify(2)]], true),
+    scenario("own inserts in a range", &[2], &[&[Insert(1), Scan(0, 9), Delete(2)], &[Scan(0, 9), Insert(3)]], Needed),
+    scenario("a delete and an update", &[1, 2], &[&[Delete(1), Read(2)], &[Modify(1), Write(2)]], Needed),
+    scenario("two deletes of one key", &[1, 2], &[&[Delete(1), Modify(2)], &[Delete(1), Modify(2)]], Needed),
     // Silo's first release found the interference with an absence, and went on (commit f7b1332).
-    scenario("absence and an update elsewhere", &[1], &[&[Read(9), Write(1)], &[Read(1), Insert(9)]], true),
+    scenario("absence and an update elsewhere", &[1], &[&[Read(9), Write(1)], &[Read(1), Insert(9)]], Needed),
     // CCBench's sets were keyed by key instead of by table and key (commit 85a63c9).
-    scenario("one key of two tables", &[1], &[&[Write(1), ReadOther(1)], &[WriteOther(1), Read(1)]], true),
+    scenario("one key of two tables", &[1], &[&[Write(1), ReadOther(1)], &[WriteOther(1), Read(1)]], Needed),
     // Silo's first release let a transaction insert one key twice (commit caf7da3).
-    scenario("one key inserted twice", &[2], &[&[Insert(1), Insert(1), Read(2)], &[Read(1), Write(2)]], true),
+    scenario("one key inserted twice", &[2], &[&[Insert(1), Insert(1), Read(2)], &[Read(1), Write(2)]], Needed),
     // STO's versions: deletes and inserts that take turns under a scan, and inserts that abort
     // (commits 90164e79, e8d80987, 536fd09d).
-    scenario("insert after delete, scanned", &[1], &[&[Delete(1), Insert(1), Read(2)], &[Scan(0, 9), Insert(2)]], true),
-    scenario("an insert that aborts, scanned twice", &[], &[&[Insert(1), Abort], &[Scan(0, 9), Scan(0, 9)]], false),
-    scenario("groups: write skew", &[1], &[&[ReadLeft(1), ModifyRight(1)], &[ReadRight(1), ModifyLeft(1)]], true),
-    scenario("groups: read skew", &[1], &[&[ReadLeft(1), ReadRight(1)], &[ModifyLeft(1), ModifyRight(1)]], true),
-    scenario("groups: lost update", &[1], &[&[ReadRight(1), ModifyRight(1)], &[ReadRight(1), ModifyRight(1)]], true),
+    scenario(
+        "insert after delete, scanned",
+        &[1],
+        &[&[Delete(1), Insert(1), Read(2)], &[Scan(0, 9), Insert(2)]],
+        Needed,
+    ),
+    scenario("an insert that aborts, scanned twice", &[], &[&[Insert(1), Abort], &[Scan(0, 9), Scan(0, 9)]], NotNeeded),
+    scenario("groups: write skew", &[1], &[&[ReadLeft(1), ModifyRight(1)], &[ReadRight(1), ModifyLeft(1)]], Needed),
+    scenario("groups: read skew", &[1], &[&[ReadLeft(1), ReadRight(1)], &[ModifyLeft(1), ModifyRight(1)]], Needed),
+    scenario("groups: lost update", &[1], &[&[ReadRight(1), ModifyRight(1)], &[ReadRight(1), ModifyRight(1)]], Needed),
     scenario(
         "groups: lost update of one",
         &[1],
         &[&[ReadRight(1), ModifyRight(1)], &[ModifyLeft(1), ModifyRight(1)]],
-        true,
+        Needed,
     ),
-    scenario("groups: a whole row", &[1, 2], &[&[Read(1), Write(2)], &[ReadRight(2), ModifyLeft(1)]], true),
-    scenario("groups: a row that goes", &[1, 2], &[&[ReadRight(1), ReadLeft(2)], &[Delete(1), Delete(2)]], true),
-    scenario("groups: a row that comes", &[], &[&[ReadRight(1), Insert(2)], &[ReadLeft(2), Insert(1)]], true),
-    scenario("groups: ranges", &[1], &[&[ScanRight(0, 9), ModifyLeft(1)], &[ReadLeft(1), Insert(2)]], true),
-    scenario("groups: deletes and updates", &[1, 2], &[&[ModifyRight(1), Read(2)], &[Delete(1), ModifyLeft(2)]], true),
+    scenario("groups: a whole row", &[1, 2], &[&[Read(1), Write(2)], &[ReadRight(2), ModifyLeft(1)]], Needed),
+    scenario("groups: a row that goes", &[1, 2], &[&[ReadRight(1), ReadLeft(2)], &[Delete(1), Delete(2)]], Needed),
+    scenario("groups: a row that comes", &[], &[&[ReadRight(1), Insert(2)], &[ReadLeft(2), Insert(1)]], Needed),
+    scenario("groups: ranges", &[1], &[&[ScanRight(0, 9), ModifyLeft(1)], &[ReadLeft(1), Insert(2)]], Needed),
+    scenario(
+        "groups: deletes and updates",
+        &[1, 2],
+        &[&[ModifyRight(1), Read(2)], &[Delete(1), ModifyLeft(2)]],
+        Needed,
+    ),
     // A counter that other transactions add to while it is read (STO's commits 78323084, 975524a8).
-    scenario("updates: a counter", &[1], &[&[Update(1), Update(1)], &[Update(1)], &[ReadRight(1)]], true),
-    scenario("updates: late under a sum", &[1, 2], &[&[Read(1), Read(2)], &[Update(1), Update(2)]], true),
-    scenario("updates: with sums", &[1, 2], &[&[Update(1), ReadRight(2)], &[Update(2), ReadRight(1)]], true),
-    scenario("updates: that do not commute", &[1, 2], &[&[Update(1), Update(2)], &[UpdateAll(1), UpdateAll(2)]], true),
-    scenario("updates: and writes", &[1, 2], &[&[Update(1), Update(2)], &[ModifyRight(1), Write(2)]], true),
-    scenario("updates: then read", &[1], &[&[Update(1), ReadRight(1), ModifyLeft(1)], &[Update(1), Read(1)]], true),
-    scenario("updates: then modified", &[1], &[&[Update(1), Modify(1)], &[UpdateAll(1), ModifyRight(1)]], true),
-    scenario("updates: of a missing row", &[], &[&[Update(1), Insert(2)], &[Update(2), Insert(1)]], true),
-    scenario("updates: of an own insert", &[2], &[&[Insert(1), Update(1), Read(2)], &[Update(1), Update(2)]], true),
-    scenario("updates: of a row that goes", &[1, 2], &[&[Update(1), ReadRight(2)], &[Delete(1), Update(2)]], true),
+    scenario("updates: a counter", &[1], &[&[Update(1), Update(1)], &[Update(1)], &[ReadRight(1)]], Needed),
+    scenario("updates: late under a sum", &[1, 2], &[&[Read(1), Read(2)], &[Update(1), Update(2)]], Needed),
+    scenario("updates: with sums", &[1, 2], &[&[Update(1), ReadRight(2)], &[Update(2), ReadRight(1)]], Needed),
+    scenario(
+        "updates: that do not commute",
+        &[1, 2],
+        &[&[Update(1), Update(2)], &[UpdateAll(1), UpdateAll(2)]],
+        Needed,
+    ),
+    scenario("updates: and writes", &[1, 2], &[&[Update(1), Update(2)], &[ModifyRight(1), Write(2)]], Needed),
+    scenario("updates: then read", &[1], &[&[Update(1), ReadRight(1), ModifyLeft(1)], &[Update(1), Read(1)]], Needed),
+    scenario("updates: then modified", &[1], &[&[Update(1), Modify(1)], &[UpdateAll(1), ModifyRight(1)]], Needed),
+    scenario("updates: of a missing row", &[], &[&[Update(1), Insert(2)], &[Update(2), Insert(1)]], Needed),
+    scenario("updates: of an own insert", &[2], &[&[Insert(1), Update(1), Read(2)], &[Update(1), Update(2)]], Needed),
+    scenario("updates: of a row that goes", &[1, 2], &[&[Update(1), ReadRight(2)], &[Delete(1), Update(2)]], Needed),
     scenario(
         "updates: of a row that goes and comes",
         &[1, 2],
         &[&[Update(1), ReadRight(2)], &[Delete(1), Insert(1), Update(2)]],
-        true,
+        Needed,
     ),
-    scenario("updates: then deleted", &[1, 2], &[&[Update(1), Delete(1), Read(2)], &[Update(1), Update(2)]], true),
-    scenario("updates: that abort", &[1], &[&[Update(1), Abort], &[Read(1), Update(1)]], false),
-    scenario("updates: scanned", &[1, 2], &[&[Update(1), Update(2)], &[ScanRight(0, 9), Insert(3)]], false),
+    scenario("updates: then deleted", &[1, 2], &[&[Update(1), Delete(1), Read(2)], &[Update(1), Update(2)]], Needed),
+    scenario("updates: that abort", &[1], &[&[Update(1), Abort], &[Read(1), Update(1)]], NotNeeded),
+    scenario("updates: scanned", &[1, 2], &[&[Update(1), Update(2)], &[ScanRight(0, 9), Insert(3)]], NotNeeded),
 ];
 
 /// Returns every order in which programs of these lengths can interleave, as lists of turns.
