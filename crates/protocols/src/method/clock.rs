@@ -23,8 +23,9 @@ use std::sync::Arc;
 use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
-/// Boundaries that are kept. A worker asks for that of its own epoch, and no worker is more than
-/// one epoch behind the global one.
+/// Boundaries that are kept. A worker asks for that of its own epoch. A worker that holds back the
+/// epoch is at most one behind the global one. A reader of a snapshot holds back none, and may be any
+/// number of epochs behind: it takes a later boundary.
 const BOUNDARIES: usize = 4;
 
 /// The clocks of all workers, and the boundaries of the epochs.
@@ -191,13 +192,16 @@ impl<M: Machine> Clock<M> {
         self.ticks = self.ticks.max(own / self.shared.clocks.len() as u64 + 1);
     }
 
-    /// Returns the boundary of `epoch`. The first worker to ask for it sets it.
+    /// Returns the boundary of `epoch`, or of a later epoch that has taken its place. The first worker
+    /// to ask for a boundary sets it. A later boundary is larger, and being above it is being above
+    /// that of `epoch`, too.
     fn boundary(&self, epoch: u64) -> u64 {
         let boundary = &self.shared.boundaries[epoch as usize % BOUNDARIES];
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release below; the boundary is that of this epoch.
-            if boundary.epoch.load(Ordering::Acquire) == epoch {
+            // Acquire: pairs with the Release below; the boundary is that of this epoch, or of a
+            // later one.
+            if boundary.epoch.load(Ordering::Acquire) >= epoch {
                 // Relaxed: the Acquire load before orders it.
                 return boundary.stamp.load(Ordering::Relaxed);
             }
@@ -227,6 +231,22 @@ impl<M: Machine> Clock<M> {
 mod tests {
     use super::*;
     use contend_machine::Native;
+
+    /// A reader of a snapshot may be delayed between its look at the epoch and its timestamp, while
+    /// other workers go on by more epochs than there are boundaries.
+    #[test]
+    fn a_worker_that_is_epochs_behind_takes_a_later_boundary() {
+        let shared = Clocks::<Native>::new(2, 0, u64::MAX);
+        let (mut ahead, mut behind) = (shared.of_worker(0), shared.of_worker(1));
+        for epoch in 1..4 * BOUNDARIES as u64 {
+            let latest = ahead.stamp(epoch);
+            // This epoch's boundary has taken the place of those of the same remainder.
+            for late in (1..epoch).filter(|late| late % BOUNDARIES as u64 == epoch % BOUNDARIES as u64) {
+                behind.epoch = 0;
+                assert!(behind.stamp(late) >= latest, "epoch {late} in epoch {epoch}");
+            }
+        }
+    }
 
     #[test]
     fn stamps_are_unique_and_rise() {
