@@ -24,8 +24,8 @@ use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
 /// Boundaries that are kept. A worker asks for that of its own epoch. A worker that holds back the
-/// epoch is at most one behind the global one. A reader of a snapshot holds back none, and may be any
-/// number of epochs behind: it takes a later boundary.
+/// epoch is at most one behind the global one. A reader of a snapshot holds back none, and may be
+/// any number of epochs behind: it takes a later boundary.
 const BOUNDARIES: usize = 4;
 
 /// The clocks of all workers, and the boundaries of the epochs.
@@ -192,9 +192,9 @@ impl<M: Machine> Clock<M> {
         self.ticks = self.ticks.max(own / self.shared.clocks.len() as u64 + 1);
     }
 
-    /// Returns the boundary of `epoch`, or of a later epoch that has taken its place. The first worker
-    /// to ask for a boundary sets it. A later boundary is larger, and being above it is being above
-    /// that of `epoch`, too.
+    /// Returns the boundary of `epoch`, or of a later epoch that has taken its place. The first
+    /// worker to ask for a boundary sets it. A later boundary is larger, and being above it is
+    /// being above that of `epoch`, too.
     fn boundary(&self, epoch: u64) -> u64 {
         let boundary = &self.shared.boundaries[epoch as usize % BOUNDARIES];
         let mut spin = Spin::<M>::new();
