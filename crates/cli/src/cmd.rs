@@ -15,6 +15,7 @@ pub(crate) mod shell;
 pub(crate) mod soak;
 pub(crate) mod sweep;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use contend_lab::ResultFile;
@@ -27,22 +28,38 @@ use crate::files::{Target, folder};
 use crate::{Status, UserError, show};
 
 /// Where a text for machines goes.
-enum Json {
+enum Place {
     Nowhere,
     Stdout,
     File(Target),
 }
 
-impl Json {
+impl Place {
     /// Returns the place that a flag names: no place without the flag, stdout for `-`.
     ///
     /// # Errors
     /// The file can't be written.
     fn new(path: Option<&Path>) -> Result<Self, UserError> {
         match path {
-            None => Ok(Json::Nowhere),
-            Some(path) if path == Path::new("-") => Ok(Json::Stdout),
-            Some(path) => Target::new(path).map(Json::File),
+            None => Ok(Place::Nowhere),
+            Some(path) if path == Path::new("-") => Ok(Place::Stdout),
+            Some(path) => Target::new(path).map(Place::File),
+        }
+    }
+
+    fn is_stdout(&self) -> bool {
+        matches!(self, Place::Stdout)
+    }
+
+    /// Writes the text that `fill` makes, if there is a place for it.
+    ///
+    /// # Errors
+    /// It can't be written.
+    fn write(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), UserError> {
+        match self {
+            Place::Nowhere => Ok(()),
+            Place::Stdout => show::print_by(fill),
+            Place::File(target) => target.write(fill),
         }
     }
 
@@ -54,16 +71,10 @@ impl Json {
     fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
         match self {
-            Json::Nowhere => show::print(text),
-            Json::Stdout => {
-                show::complain(text.trim_end());
-                show::print(&as_json)
-            }
-            Json::File(target) => {
-                show::print(text)?;
-                target.write_text(&as_json)
-            }
+            Place::Stdout => show::complain(text.trim_end()),
+            Place::Nowhere | Place::File(_) => show::print(text)?,
         }
+        self.write(|file| file.write_all(as_json.as_bytes()))
     }
 }
 
@@ -105,7 +116,7 @@ impl Tested {
 /// # Errors
 /// The workload or its options are not valid.
 fn left_out(config: &RunConfig) -> Result<(), UserError> {
-    if config.protocols == [ALL] {
+    if config.protocols.iter().any(|entry| entry == ALL) {
         config.refused()?.iter().for_each(|refusal| show::complain(&format!("left out: {}", refusal.why)));
     }
     Ok(())
@@ -113,8 +124,9 @@ fn left_out(config: &RunConfig) -> Result<(), UserError> {
 
 /// Where a result goes, in each of its forms.
 struct Outputs {
-    json: Json,
-    csv: Json,
+    json: Place,
+    csv: Place,
+    history: Place,
     hdr: Option<PathBuf>,
 }
 
@@ -123,16 +135,19 @@ impl Outputs {
     ///
     /// # Errors
     /// A place can't be written. Each is tried, so that the command fails before anything runs.
-    fn new(args: &MeasureArgs, config: &RunConfig) -> Result<Self, UserError> {
+    fn new(args: &MeasureArgs, history: Option<&Path>, config: &RunConfig) -> Result<Self, UserError> {
         let outputs = Outputs {
-            json: Json::new(args.json.as_deref())?,
-            csv: Json::new(args.csv.as_deref())?,
+            json: Place::new(args.json.as_deref())?,
+            csv: Place::new(args.csv.as_deref())?,
+            history: Place::new(history)?,
             hdr: args.hdr.clone(),
         };
-        if matches!((&outputs.json, &outputs.csv), (Json::Stdout, Json::Stdout)) {
-            return Err(UserError::refused(
-                "--json - and --csv - would both go to stdout; valid: a file for one of them",
-            ));
+        let on_stdout: Vec<&str> =
+            outputs.places().filter(|(_, place)| place.is_stdout()).map(|(flag, _)| flag).collect();
+        if let [first, second, ..] = on_stdout[..] {
+            return Err(UserError::refused(format!(
+                "{first} - and {second} - would both go to stdout; valid: a file for one of them"
+            )));
         }
         if let Some(directory) = &outputs.hdr {
             let was_there = directory.exists();
@@ -147,9 +162,14 @@ impl Outputs {
         Ok(outputs)
     }
 
+    /// Returns the places of texts for machines, each with its flag.
+    fn places(&self) -> impl Iterator<Item = (&'static str, &Place)> {
+        [("--json", &self.json), ("--csv", &self.csv), ("--history", &self.history)].into_iter()
+    }
+
     /// Whether stdout is for machines, so that texts for people go to stderr.
     fn is_stdout(&self) -> bool {
-        matches!(self.json, Json::Stdout) || matches!(self.csv, Json::Stdout)
+        self.places().any(|(_, place)| place.is_stdout())
     }
 
     /// Shows the result and writes each of its forms. A failure does not keep the other forms from
@@ -164,10 +184,9 @@ impl Outputs {
         }
         for (place, text) in [(&self.json, Ok(result.to_json())), (&self.csv, result.to_csv())] {
             let written = match (place, text) {
-                (Json::Nowhere, _) => Ok(()),
+                (Place::Nowhere, _) => Ok(()),
                 (_, Err(error)) => Err(error.into()),
-                (Json::Stdout, Ok(text)) => show::print(&text),
-                (Json::File(target), Ok(text)) => target.write_text(&text),
+                (place, Ok(text)) => place.write(|file| file.write_all(text.as_bytes())),
             };
             failure = failure.or(written.err());
         }
@@ -252,11 +271,11 @@ mod tests {
     #[test]
     fn tests_without_a_transaction_have_tested_nothing() {
         let is_nothing = |tested: Tested| matches!(tested, Tested::Nothing(_));
-        let crashed = contend_proof::crash::Crashed { tests: 3, commits: 5, ..Default::default() };
+        let crashed = contend_proof::crash::Crashed { tests: 3, commits: 5, acknowledged: 1, ..Default::default() };
         assert_eq!(crash::tested(&crashed), Tested::Good("nothing is lost".into()));
         let all_cut = contend_proof::crash::Crashed { cut: 3, ..crashed.clone() };
-        let no_commit = contend_proof::crash::Crashed { commits: 0, ..crashed };
-        assert!(is_nothing(crash::tested(&all_cut)) && is_nothing(crash::tested(&no_commit)));
+        let none_acknowledged = contend_proof::crash::Crashed { acknowledged: 0, ..crashed };
+        assert!(is_nothing(crash::tested(&all_cut)) && is_nothing(crash::tested(&none_acknowledged)));
         let killed = contend_proof::kill::Killed { kills: 9, acknowledged: 1, ..Default::default() };
         assert_eq!(kill::tested(&killed), Tested::Good("nothing is lost".into()));
         assert!(is_nothing(kill::tested(&contend_proof::kill::Killed { acknowledged: 0, ..killed })));

@@ -17,8 +17,16 @@ use crate::table::Table;
 /// # Errors
 /// Stdout can't be written.
 pub(crate) fn print(text: &str) -> Result<(), UserError> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    print_by(|stdout| stdout.write_all(text.as_bytes()))
+}
+
+/// Prints the text that `fill` writes, as [`print`] does.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_by(fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), UserError> {
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    match fill(&mut stdout).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(UserError::failed(format!("can't write to stdout: {error}")))
         }

@@ -100,10 +100,10 @@ pub struct Crashed {
 }
 
 impl Crashed {
-    /// Whether nothing was tested: every test was cut off, or no transaction committed. Then the
-    /// absence of findings proves nothing.
+    /// Whether nothing was tested: every test was cut off, or no transaction was acknowledged
+    /// before a crash. Then the absence of findings proves nothing.
     pub fn is_vacuous(&self) -> bool {
-        self.wrong.is_none() && (self.tests == self.cut || self.commits == 0)
+        self.wrong.is_none() && (self.tests == self.cut || self.acknowledged == 0)
     }
 }
 

@@ -190,8 +190,9 @@ pub struct Explored {
     pub aborts: u64,
     /// The most tries of a transaction.
     pub tries: u32,
-    /// Whether the strategy has tried all its interleavings.
-    pub exhausted: bool,
+    /// Whether an exhaustive strategy has tried all its interleavings. `None`: the strategy draws
+    /// them, and has no end.
+    pub exhausted: Option<bool>,
     /// The time that it took, in seconds.
     pub seconds: f64,
     /// Whether the finding breaks a promise.
@@ -250,7 +251,11 @@ impl Explored {
                 _ => "NOTHING TESTED: no transaction committed".into(),
             },
             None => {
-                let extent = if self.exhausted { "in all interleavings of the strategy" } else { "found" };
+                let extent = match self.exhausted {
+                    Some(true) => "in all interleavings of the strategy",
+                    Some(false) => "found, but the strategy has more interleavings",
+                    None => "found",
+                };
                 let permitted = match &self.permits {
                     Some(first) => {
                         format!("; {} executions had an anomaly that it allows, the first {first}", self.permitted)

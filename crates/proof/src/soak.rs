@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use contend_runner::memory::resident_bytes;
 use contend_runner::session::{Interval, RunPurpose, session};
-use contend_runner::units::show_bytes;
+use contend_runner::units::{show_bytes, show_given};
 use contend_runner::{Observer, Stop};
 use contend_runner::{RunError, RunPlan};
 
@@ -55,7 +55,7 @@ pub struct Soaked {
 pub fn soak(plan: &RunPlan, seconds: f64, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Soaked>, RunError> {
     // A NaN is in no range, and is refused too.
     if !(SECONDS_MIN..=contend_runner::config::SECONDS_MAX).contains(&seconds) {
-        let most = contend_runner::config::SECONDS_MAX;
+        let (seconds, most) = (show_given(seconds), contend_runner::config::SECONDS_MAX);
         return Err(RunError::BadInput(format!("seconds is {seconds}; valid: {SECONDS_MIN} to {most}")));
     }
     let mut all = Vec::new();

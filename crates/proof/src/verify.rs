@@ -53,6 +53,9 @@ pub fn verify_session(
         verification.passed = false;
         verification.verdict = format!("the workload's check failed: {violation}");
     }
+    if verification.transactions < transactions {
+        verification.verdict += &format!("; the time was up before {transactions}");
+    }
     observer.advance(1);
     observer.end();
     Ok(Some(verification))

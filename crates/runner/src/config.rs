@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RunError;
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::names::{options, unknown};
+use crate::units::show_given;
 
 /// A complete run. The same configuration on the same machine gives the same run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,11 +195,11 @@ impl RunConfig {
         }
         let least = if self.chip.is_some() { 1e-6 } else { 1e-3 };
         if !(least..=SECONDS_MAX).contains(&self.window_seconds) {
-            let seconds = self.window_seconds;
+            let seconds = show_given(self.window_seconds);
             return Err(RunError::BadInput(format!("seconds is {seconds}; valid: {least} to {SECONDS_MAX}")));
         }
         if !(0.0..=SECONDS_MAX).contains(&self.warmup_seconds) {
-            let seconds = self.warmup_seconds;
+            let seconds = show_given(self.warmup_seconds);
             return Err(RunError::BadInput(format!("warmup is {seconds}; valid: 0 to {SECONDS_MAX}")));
         }
         Ok(())

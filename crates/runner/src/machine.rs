@@ -104,6 +104,11 @@ impl MachineChoice {
             Some((name, cores)) => (name, Some(cores)),
             None => (text, None),
         };
+        if name == NATIVE {
+            return Err(RunError::BadInput(format!(
+                "'{text}': a number of cores is for a simulated chip; valid: {NATIVE}, with --threads, or CHIP:CORES"
+            )));
+        }
         let cores = cores
             .map(|cores| {
                 cores.parse::<usize>().map_err(|_| {

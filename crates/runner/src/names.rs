@@ -49,16 +49,17 @@ pub fn entry_name(written: &str) -> String {
 /// # Errors
 /// An option is set to two values, by two of its names.
 pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, RunError> {
-    let mut named: BTreeMap<String, String> = BTreeMap::new();
+    let mut named: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for (written, value) in settings {
         let name = option_name(written);
-        if let Some(other) = named.insert(name.into(), value.clone()).filter(|other| other != value) {
+        let other = named.insert(name.into(), (written, value));
+        if let Some((first, other)) = other.filter(|(_, other)| other != value) {
             return Err(RunError::BadInput(format!(
-                "option '{name}' is set twice, to {other} and to {value}; '{written}' is another name of it"
+                "'{first}' and '{written}' are names of one option, which is set twice, to {other} and to {value}"
             )));
         }
     }
-    Ok(named)
+    Ok(named.into_iter().map(|(name, (_, value))| (name, value.to_string())).collect())
 }
 
 /// Returns the error of an unknown name: the name that was probably meant, and the valid names.

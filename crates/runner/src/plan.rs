@@ -223,10 +223,12 @@ impl RunConfig {
         if config.protocols.is_empty() {
             return Err(RunError::BadInput("no protocol was chosen".into()));
         }
-        if config.protocols == [ALL] {
+        if config.protocols.iter().any(|entry| entry == ALL) {
             let refused = config.refused()?;
-            let names = protocols.iter().map(|(info, _)| info.name.to_string());
-            config.protocols = names.filter(|name| !refused.iter().any(|refusal| refusal.protocol == *name)).collect();
+            let can = |name: &String| !refused.iter().any(|refusal| refusal.protocol == *name);
+            let every = || protocols.iter().map(|(info, _)| info.name.to_string()).filter(can);
+            let expanded = |entry| if entry == ALL { every().collect() } else { vec![entry] };
+            config.protocols = config.protocols.into_iter().flat_map(expanded).collect();
         }
         let entries = named_entries(&config, &protocols)?;
         if config.precision.is_some() && entries.len() < 2 {
@@ -302,8 +304,11 @@ fn split_entry(entry: &str) -> Result<(&str, BTreeMap<String, String>), RunError
     let mut own = BTreeMap::new();
     for part in parts {
         let (written, value) = part.split_once('=').unwrap_or((part, "on"));
-        if own.insert(option_name(written).to_string(), value.to_string()).is_some() {
-            return Err(RunError::BadInput(format!("'{entry}': option '{written}' is set twice")));
+        let other = own.insert(option_name(written).to_string(), value.to_string());
+        if let Some(other) = other.filter(|other| other != value) {
+            return Err(RunError::BadInput(format!(
+                "'{entry}': option '{written}' is set twice, to {other} and to {value}"
+            )));
         }
     }
     Ok((protocol, own))
@@ -524,6 +529,13 @@ mod tests {
         assert!(rows.contains(&"2pl-ordered".into()) && rows.contains(&"hstore".into()));
         assert!(!no_rows.contains(&"2pl-ordered".into()) && no_rows.contains(&"hstore".into()));
         assert_eq!(rows.len(), no_rows.len() + 1);
+        let choose = |entries: &[&str]| {
+            with(|config| config.protocols = entries.iter().map(|entry| entry.to_string()).collect())
+                .map(|plan| plan.config.protocols)
+        };
+        let more = choose(&["silo+cu", "all"]).expect("all, and a variant of one");
+        assert_eq!((more.len(), &*more[0]), (choose(&["all"]).expect("all").len() + 1, "silo+cu"));
+        assert!(choose(&["all", "silo"]).expect_err("silo is one of all").contains("'silo' was chosen twice"));
     }
 
     #[test]

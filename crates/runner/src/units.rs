@@ -51,6 +51,11 @@ pub fn show_digits(number: f64) -> String {
     }
 }
 
+/// Formats a number as a user would write it: one of many digits with an exponent, as in "1e300".
+pub fn show_given(number: f64) -> String {
+    if number.abs() < 1e9 { number.to_string() } else { format!("{number:e}") }
+}
+
 /// Formats a fraction as a percentage, as in "12.3 %".
 pub fn show_percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)

@@ -104,8 +104,8 @@ pub(crate) struct RunArgs {
     /// The folder of the log, with --set log=epoch [default: one that is removed after the run]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Record what each transaction reads and writes, judge the history, and write it to this file
-    /// as JSON lines; the run ends after 200,000 transactions
+    /// Record what each transaction reads and writes, judge the history, and write it as JSON lines
+    /// to this file or to stdout (-); the run ends after 200,000 transactions
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ use contend_runner::RunConfig;
 use contend_runner::config::index_kind;
 use contend_runner::units::parse_time;
 
-use super::values::{add_settings, names, whole};
+use super::values::{add_settings, chosen_twice, names, whole};
 use crate::UserError;
 
 #[derive(Debug, Args)]
@@ -20,7 +20,8 @@ pub(crate) struct ExploreArgs {
     /// silo,silo+cu+ts
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
-    /// Workloads, separated by commas, or `litmus`: all litmus tests; see `contend list workloads`
+    /// Workloads, separated by commas; `litmus` stands for all litmus tests; see `contend list
+    /// workloads`
     #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "litmus")]
     workload: Vec<String>,
     /// The most executions of each protocol on each workload [default: 10000; with --budget no
@@ -29,7 +30,7 @@ pub(crate) struct ExploreArgs {
     schedules: Option<u64>,
     /// The time for all explorations together, which share it evenly: seconds, or with a unit as in
     /// 60s, 10m, 1h
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) budget: Option<Duration>,
     /// How the next core is chosen: random, pct:DEPTH, or exhaustive:PREEMPTIONS
     #[arg(long, value_name = "S", default_value = "random")]
@@ -174,12 +175,18 @@ pub(crate) struct SoakArgs {
 }
 
 /// Returns a configuration for each workload.
+///
+/// # Errors
+/// A workload is chosen twice, or a setting is not valid.
 fn runs_of(
     workloads: Vec<String>,
     protocols: &[String],
     index: Option<&str>,
     settings: &[String],
 ) -> Result<Vec<RunConfig>, UserError> {
+    if let Some(twice) = chosen_twice(&workloads) {
+        return Err(UserError::refused(format!("workload '{twice}' was chosen twice")));
+    }
     let of = |workload: String| {
         let index = index.map(str::to_owned);
         let mut config = RunConfig { workload, protocols: names(protocols), index, ..RunConfig::default() };
@@ -192,12 +199,9 @@ fn runs_of(
 impl ExploreArgs {
     /// Returns each workload's configuration, with the protocols.
     pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
-        let workloads: Vec<String> = match &self.workload[..] {
-            [litmus] if litmus == "litmus" => {
-                contend_workloads::litmus::INFOS.iter().map(|info| info.name.to_string()).collect()
-            }
-            chosen => names(chosen),
-        };
+        let litmus_tests = || contend_workloads::litmus::INFOS.iter().map(|info| info.name.to_string()).collect();
+        let expanded = |name: String| if name == "litmus" { litmus_tests() } else { vec![name] };
+        let workloads = names(&self.workload).into_iter().flat_map(expanded).collect();
         runs_of(workloads, &self.protocol, self.index.as_deref(), &self.settings)
     }
 
@@ -243,7 +247,10 @@ impl KillTestArgs {
     pub(crate) fn config(&self, directory: &Path) -> Result<KillConfig, UserError> {
         let KillTestArgs { kills, mixed, keys, threads, life_ms, seed, .. } = *self;
         let ordered = index_kind(&self.index)? == index_kind("ordered")?;
-        let (durabilities, directory) = (self.durability.clone(), directory.to_owned());
+        let (durabilities, directory) = (names(&self.durability), directory.to_owned());
+        if let Some(twice) = chosen_twice(&durabilities) {
+            return Err(UserError::refused(format!("durability '{twice}' was chosen twice")));
+        }
         let scale = Scale { keys, threads, seed, ordered };
         Ok(KillConfig { kills, durabilities, mixed, scale, life_ms, directory })
     }

@@ -54,6 +54,11 @@ pub(super) fn add_settings(config: &mut RunConfig, settings: &[String]) -> Resul
     Ok(())
 }
 
+/// Returns the first name that a list has twice.
+pub(super) fn chosen_twice(list: &[String]) -> Option<&String> {
+    list.iter().enumerate().find(|(at, name)| list[..*at].contains(name)).map(|(_, name)| name)
+}
+
 /// Returns the names of a list without the blanks around them.
 pub(super) fn names(list: &[String]) -> Vec<String> {
     list.iter().map(|name| name.trim().to_string()).collect()

@@ -15,7 +15,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let config = args.config()?;
     left_out(&config)?;
     let plan = config.resolve()?;
-    let outputs = Outputs::new(&args.measure, &plan.config)?;
+    let outputs = Outputs::new(&args.measure, None, &plan.config)?;
     let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[REPORT_FILE, RESULT_FILE])?;
     let (page, data) = (out.file(REPORT_FILE)?, out.file(RESULT_FILE)?);
     let stop = stop_on_interrupt()?;

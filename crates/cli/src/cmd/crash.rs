@@ -5,7 +5,7 @@ use contend_runner::config::ALL;
 use contend_runner::names::option_name;
 use contend_runner::{Observer, RunConfig};
 
-use super::{Json, Tested, left_out};
+use super::{Place, Tested, left_out};
 use crate::args::CrashTestArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
         plans.push((run, config.resolve(run)?));
     }
     let count = plans.iter().map(|(_, plan)| plan.tests()).sum();
-    let json = Json::new(args.json.as_deref())?;
+    let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let observer: &(dyn Observer + Sync) = &bars;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
 /// Prints which of the protocols that were named could not be tested, to stderr.
 fn complain_of_untested(plans: &[(&RunConfig, CrashPlan)], all: &[(&RunConfig, Crashed)]) {
     let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
-    for (_, plan) in plans.iter().filter(|(run, _)| run.protocols != [ALL]) {
+    for (_, plan) in plans.iter().filter(|(run, _)| !run.protocols.iter().any(|entry| entry == ALL)) {
         for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
             show::complain(&format!("left out: {name} promises no isolation, or does not support this log"));
         }
@@ -111,7 +111,10 @@ fn table(all: &[(&RunConfig, Crashed)]) -> String {
 pub(super) fn tested(crashed: &Crashed) -> Tested {
     match (&crashed.wrong, crashed.cut) {
         (Some((seed, _)), _) => Tested::Bad(format!("WRONG, seed {seed}")),
-        _ if crashed.is_vacuous() => Tested::Nothing("no transaction committed, or every test was cut off"),
+        _ if crashed.tests == crashed.cut => Tested::Nothing("every test was cut off"),
+        _ if crashed.is_vacuous() => {
+            Tested::Nothing("no transaction was acknowledged before a crash; more --seeds or --transactions are needed")
+        }
         (None, 0) => Tested::Good("nothing is lost".into()),
         (None, cut) => Tested::Good(format!("nothing is lost; {cut} tests were cut off")),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contend_proof::explore::{ExploreConfig, Explored, Found, Show, explore};
 use contend_runner::{Observer, RunConfig};
 
-use super::{Json, left_out};
+use super::{Place, left_out};
 use crate::args::ExploreArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
         () => Show::Wrong,
     };
     let config = ExploreConfig { show, ..config };
-    let json = Json::new(args.json.as_deref())?;
+    let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let mut all: Vec<(Explored, String)> = Vec::new();

@@ -8,7 +8,7 @@ use contend_runner::config::ALL;
 use contend_runner::names::entry_name;
 use contend_runner::{Observer, RunError};
 
-use super::{Json, Tested, left_out};
+use super::{Place, Tested, left_out};
 use crate::args::{KillChildArgs, KillTestArgs};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
     };
     let config = args.config(&directory)?;
     let plan = config.resolve(&run)?;
-    let json = Json::new(args.json.as_deref())?;
+    let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     bars.begin("killing", plan.kills());
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
         let _ = std::fs::remove_dir(&directory);
     }
     let all = all?;
-    if !args.mixed && !stop.is_requested() && run.protocols != [ALL] {
+    if !args.mixed && !stop.is_requested() && !run.protocols.iter().any(|entry| entry == ALL) {
         let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
         for name in run.protocols.iter().map(|name| entry_name(name)).filter(|name| !is_tested(name)) {
             show::complain(&format!("left out: {name} promises no isolation, or does not support this durability"));

@@ -4,17 +4,15 @@ use contend_lab::{Outcome, compare, record};
 
 use super::{Outputs, deliver, interrupted};
 use crate::args::RunArgs;
-use crate::files::Target;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     let plan = args.config()?.resolve()?;
-    let outputs = Outputs::new(&args.measure, &plan.config)?;
-    let history = args.history.as_deref().map(Target::new).transpose()?;
+    let outputs = Outputs::new(&args.measure, args.history.as_deref(), &plan.config)?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
-    let outcome = match &history {
+    let outcome = match &args.history {
         Some(_) => record(&plan, &stop, &bars),
         None => compare(&plan, &stop, &bars).map(|result| Outcome { result, recorded: None }),
     };
@@ -23,10 +21,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
         Err(error) => return interrupted(error, &stop),
     };
     let status = deliver(&outcome.result, &outputs, &[])?;
-    if let (Some(target), Some(recorded)) = (history, outcome.recorded) {
-        target.write(|file| recorded.history.write_json_lines(file))?;
-        let written =
-            format!("history: {} ({} transactions)", target.path().display(), recorded.history.transactions().len());
+    if let (Some(path), Some(recorded)) = (&args.history, outcome.recorded) {
+        outputs.history.write(|file| recorded.history.write_json_lines(file))?;
+        let place = if outputs.history.is_stdout() { "stdout".into() } else { path.display().to_string() };
+        let written = format!("history: {place} ({} transactions)", recorded.history.transactions().len());
         match outputs.is_stdout() {
             true => show::complain(&written),
             false => show::print(&format!("{written}\n"))?,

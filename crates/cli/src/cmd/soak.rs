@@ -3,7 +3,7 @@
 use contend_proof::soak::{Soaked, soak};
 use contend_runner::units::show_bytes;
 
-use super::{Json, Tested, left_out};
+use super::{Place, Tested, left_out};
 use crate::args::SoakArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
@@ -11,7 +11,7 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &SoakArgs) -> Result<Status, UserError> {
     let run = args.run()?;
     left_out(&run)?;
-    let json = Json::new(args.json.as_deref())?;
+    let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let all = soak(&run.resolve()?, args.seconds, &stop, &Bars::default())?;
     json.deliver(&table(&all), &all)?;

@@ -30,3 +30,30 @@ pub(crate) fn refuses(arguments: &[&str], parts: &[&str]) {
     assert!(output.stdout.is_empty(), "results are for runs that are: {}", text(&output.stdout));
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "{arguments:?} left files behind");
 }
+
+/// A sweep of one counter on a chip: one assertion holds, one fails.
+pub(crate) const TINY: &str = r#"
+id = "tiny"
+title = "One counter"
+question = "q"
+source = "s"
+[run]
+micro = "increments"
+machine = "abyss"
+seconds = 1e-5
+warmup = 0.0
+windows = 1
+[[axis]]
+name = "threads"
+values = [1, 2, 4]
+[[series]]
+name = "add"
+[[assertion]]
+id = "tiny.1"
+paper = "one is fastest"
+holds = 'T("add",1) > T("add",4)'
+[[assertion]]
+id = "tiny.2"
+paper = "two are slower than one alone"
+holds = 'T("add",2) > 2*T("add",1)'
+"#;

@@ -62,6 +62,7 @@ fn numbers_below_zero_are_called_that() {
     refuses(&["run", "--threads", "two"], &["'two' for '--threads <N>'", "it is no whole number"]);
     refuses(&["run", "--threads", "1e99"], &["'1e99'", "too large"]);
     refuses(&["run", "--threads", "1e6"], &["threads is 1000000; valid: 1 to 1000"]);
+    refuses(&["run", "--seconds", "1e300"], &["seconds is 1e300; valid"]);
     refuses(&["run", "--seconds", "-1"], &["seconds is -1; valid: 0.001 to 86400"]);
     refuses(&["run", "--threads"], &["a value is required for '--threads <N>'"]);
 }

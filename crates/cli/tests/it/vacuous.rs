@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::common::{contend, refuses, text};
+use crate::common::{TINY, contend, refuses, text};
 
 #[test]
 fn an_exploration_of_nothing_is_bad_input() {
@@ -16,6 +16,7 @@ fn an_exploration_of_nothing_is_bad_input() {
     refuses(&["explore", "--transactions", "0"], &["error: transactions is 0; valid: 1 to 1000"]);
     refuses(&["explore", "--transactions", "1001"], &["transactions is 1001; valid: 1 to 1000"]);
     refuses(&["explore", "--schedules", "many"], &["many"]);
+    refuses(&["explore", "--budget", "-1s"], &["'-1s'", "--budget"]);
 }
 
 #[test]
@@ -43,6 +44,33 @@ fn an_exploration_that_had_no_time_fails() {
     assert!(shown.contains("NOTHING TESTED"), "{shown}");
 }
 
+/// An exhaustive strategy that a limit cuts off has proved less than one that came to its end.
+#[test]
+fn a_search_that_is_cut_off_says_so() {
+    let folder = TempDir::new().expect("a folder");
+    let of = |schedules: &str| {
+        let arguments = ["explore", "--protocol", "silo", "--workload", "litmus-write-skew", "--transactions", "1"];
+        let more = ["--strategy", "exhaustive:0", "--schedules", schedules];
+        let output = contend(folder.path(), &[&arguments[..], &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let (cut, whole) = (of("1"), of("100k"));
+    assert!(cut.contains("nothing wrong found, but the strategy has more"), "{cut}");
+    assert!(whole.contains("nothing wrong in all interleavings of the strategy"), "{whole}");
+}
+
+#[test]
+fn what_is_chosen_twice_is_bad_input() {
+    refuses(&["explore", "--workload", "ycsb-a,ycsb-a"], &["workload 'ycsb-a' was chosen twice"]);
+    refuses(&["explore", "--workload", "litmus,litmus-counter"], &["workload 'litmus-counter' was chosen twice"]);
+    refuses(&["crash-test", "--workload", "tatp, tatp"], &["workload 'tatp' was chosen twice"]);
+    refuses(&["kill-test", "--durability", "epoch,early,epoch"], &["durability 'epoch' was chosen twice"]);
+    refuses(&["compare", "--protocols", "all,silo"], &["protocol 'silo' was chosen twice"]);
+    let names = ["run", "--set", "align=packed", "--set", "engine.alignment=line"];
+    refuses(&names, &["'align' and 'engine.alignment' are names of one option", "packed", "line"]);
+}
+
 #[test]
 fn crash_tests_of_nothing_are_bad_input() {
     refuses(&["crash-test", "--seeds", "0"], &["error: seeds is 0; valid: 1 or more"]);
@@ -52,6 +80,13 @@ fn crash_tests_of_nothing_are_bad_input() {
     refuses(&off, &["'silo' has log=off", "valid: epoch, clr, clr-group, elr, elr-group"]);
     refuses(&["crash-test", "--protocol", "silo+log=off"], &["'silo+log=off' has log=off"]);
     refuses(&["crash-test", "--protocol", "none"], &["there is nothing to test: none promises no isolation"]);
+    let folder = TempDir::new().expect("a folder");
+    let tiny = ["crash-test", "--protocol", "silo", "--workload", "ycsb-a", "--transactions", "1", "--cores", "1"];
+    let output =
+        contend(folder.path(), &[&tiny[..], &["--seeds", "1", "--crashes", "1", "--set", "log=epoch"]].concat());
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "nothing was acknowledged: {shown}");
+    assert!(shown.contains("NOTHING TESTED"), "{shown}");
 }
 
 /// A protocol that can't be tested is named, and the other one is tested.
@@ -106,33 +141,6 @@ fn a_standard_input_of_nothing_is_bad_input() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("standard input: no transaction"), "{}", text(&output.stderr));
 }
-
-/// A sweep of one counter on a chip: one assertion holds, one fails.
-const TINY: &str = r#"
-id = "tiny"
-title = "One counter"
-question = "q"
-source = "s"
-[run]
-micro = "increments"
-machine = "abyss"
-seconds = 1e-5
-warmup = 0.0
-windows = 1
-[[axis]]
-name = "threads"
-values = [1, 2, 4]
-[[series]]
-name = "add"
-[[assertion]]
-id = "tiny.1"
-paper = "one is fastest"
-holds = 'T("add",1) > T("add",4)'
-[[assertion]]
-id = "tiny.2"
-paper = "two are slower than one alone"
-holds = 'T("add",2) > 2*T("add",1)'
-"#;
 
 #[test]
 fn an_assertion_that_fails_is_not_green_unless_it_is_allowed() {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{contend, refuses, text};
+use crate::common::{TINY, contend, refuses, text};
 
 /// Flags that make a run short.
 const SHORT: [&str; 8] = ["--seconds", "0.05", "--windows", "2", "--warmup", "0.01", "--threads", "2"];
@@ -64,6 +64,7 @@ fn unwritable_outputs_are_refused_before_anything_runs() {
     refuses(&["compare", "--out", "/proc/nowhere"], &["/proc/nowhere"]);
     refuses(&["run", "--json", "/no/such/folder/result.json"], &["/no/such/folder/result.json"]);
     refuses(&["run", "--history", "/"], &["/", "folder"]);
+    refuses(&["run", "--history", "-", "--csv", "-"], &["--csv - and --history - would both go to stdout"]);
 }
 
 #[test]
@@ -232,6 +233,17 @@ fn a_recorded_history_passes_the_checker_and_a_spoilt_one_does_not() {
     assert_eq!(output.status.code(), Some(0), "{stdout}");
     assert!(stdout.contains("0 cycles") && stdout.contains("serializable: yes"), "{stdout}");
 
+    let run = with_short(&["run", "ycsb-a", "--history", "-"]);
+    let output = contend(folder.path(), &run);
+    std::fs::write(folder.path().join("piped.jsonl"), &output.stdout).expect("a file");
+    assert!(
+        text(&output.stderr).contains("history: stdout") && !folder.path().join("-").exists(),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = contend(folder.path(), &["check", "piped.jsonl"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+
     let content = std::fs::read_to_string(folder.path().join("history.jsonl")).expect("the history");
     std::fs::write(folder.path().join("cut.jsonl"), &content[..content.len() - 20]).expect("a file");
     let output = contend(folder.path(), &["check", "cut.jsonl"]);
@@ -350,7 +362,8 @@ fn simulated_runs_say_so_and_bad_machines_are_refused() {
     refuses(&["run", "--machine", "no-such.toml"], &["no-such.toml"]);
     refuses(&["run", "--set", "chip.lookahead=2"], &["chip.lookahead"]);
     refuses(&["run", "--machine", "abyss:4", "--set", "chip.lookahead=0"], &["chip.lookahead", "from 1"]);
-    refuses(&["compare", "--protocols", "silo+cu=on+cu=off"], &["'cu' is set twice"]);
+    refuses(&["run", "--machine", "native:4"], &["'native:4'", "--threads", "CHIP:CORES"]);
+    refuses(&["compare", "--protocols", "silo+cu=on+cu=off"], &["'cu' is set twice, to on and to off"]);
     let folder = TempDir::new().expect("a folder");
     let arguments = ["run", "ycsb-a", "--machine", "abyss:8", "--set", "ycsb.records=1000", "--json", "r.json"];
     let output = contend(folder.path(), &arguments);
@@ -514,33 +527,6 @@ fn histories_of_elle_are_checked() {
         assert!(help.contains(part), "'{part}' is not in: {help}");
     }
 }
-
-/// A sweep of one counter on a chip.
-const TINY: &str = r#"
-id = "tiny"
-title = "One counter"
-question = "q"
-source = "s"
-[run]
-micro = "increments"
-machine = "abyss"
-seconds = 1e-5
-warmup = 0.0
-windows = 1
-[[axis]]
-name = "threads"
-values = [1, 2, 4]
-[[series]]
-name = "add"
-[[assertion]]
-id = "tiny.1"
-paper = "one is fastest"
-holds = 'T("add",1) > T("add",4)'
-[[assertion]]
-id = "tiny.2"
-paper = "two are slower than one alone"
-holds = 'T("add",2) > 2*T("add",1)'
-"#;
 
 #[test]
 fn a_sweep_keeps_its_points_and_is_drawn_again() {

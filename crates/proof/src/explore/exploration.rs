@@ -103,7 +103,9 @@ impl<W: Workload> Exploration<W> {
         let mut strategy = strategy_of(config);
         let executions = if config.replay.is_some() { 1 } else { config.executions };
         // An exhaustive strategy tries all interleavings of one input.
-        let one_input = matches!(config.strategy, StrategyChoice::Exhaustive(_)) || config.replay.is_some();
+        let is_exhaustive = matches!(config.strategy, StrategyChoice::Exhaustive(_)) && config.replay.is_none();
+        let one_input = is_exhaustive || config.replay.is_some();
+        explored.exhausted = is_exhaustive.then_some(false);
         let room = usize::try_from(executions).unwrap_or(usize::MAX).min(SEEN_MAX);
         let mut seen = Fingerprints::with_capacity_and_hasher(room, BuildHasherDefault::default());
         let mut to_show = None;
@@ -139,7 +141,7 @@ impl<W: Workload> Exploration<W> {
                 break;
             }
             if strategy.is_exhausted() {
-                explored.exhausted = true;
+                explored.exhausted = Some(true);
                 break;
             }
         }
