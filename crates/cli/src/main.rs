@@ -3,6 +3,7 @@
 
 mod args;
 mod cmd;
+mod exhausted;
 mod files;
 mod progress;
 mod show;
@@ -11,14 +12,17 @@ mod table;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use contend_proof::Rewindable;
 use contend_runner::RunError;
+use mimalloc::MiMalloc;
 
 use args::{Cli, Command};
+use exhausted::EndsWhenExhausted;
 
 /// The explorer takes memory back to how it was before an execution, so it has to know each
 /// allocation.
 #[global_allocator]
-static ALLOCATOR: contend_proof::Rewindable<mimalloc::MiMalloc> = contend_proof::Rewindable(mimalloc::MiMalloc);
+static ALLOCATOR: EndsWhenExhausted<Rewindable<MiMalloc>> = EndsWhenExhausted(Rewindable(MiMalloc));
 
 /// Why a command failed, for a person, and the exit status that says so.
 #[derive(Debug)]
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, unused) {
         show::complain(&format!("note: a limit of file sizes will end this process: {error}"));
     }
+    exhausted::refuse_instead_of_panicking_for_threads();
     let parsed = args::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let command = match parsed {
         Ok(Cli { command }) => command,

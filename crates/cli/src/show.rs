@@ -39,6 +39,11 @@ pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// Prints an error to stderr without asking for memory.
+pub(crate) fn complain_of(error: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "error: {error}");
+}
+
 /// The most characters of an argument that a message repeats.
 pub(crate) const LONG: usize = 200;
 

@@ -21,7 +21,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
@@ -142,21 +142,28 @@ impl Serialize for Value {
     }
 }
 
+/// The longest line of a history, in bytes. The limit guards against endless devices.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+
 impl History {
     /// Reads a file of JSON lines, as this crate's documentation of the format says.
     ///
     /// # Errors
-    /// At the first line that can't be read or is no transaction, or whose transaction was there
-    /// before.
+    /// At the first line that can't be read, is longer than 256 MiB or is no transaction, or whose
+    /// transaction was there before.
     pub fn read_json_lines(mut source: impl BufRead) -> Result<Self, ParseError> {
         let mut history = Self::new();
         let mut bytes = Vec::new();
         for line in 1.. {
             bytes.clear();
             let error = |message: String| ParseError { line, message };
-            let length = source.read_until(b'\n', &mut bytes).map_err(|e| error(format!("can't be read: {e}")))?;
+            let mut part = source.by_ref().take(LINE_BYTES_MAX + 1);
+            let length = part.read_until(b'\n', &mut bytes).map_err(|e| error(format!("can't be read: {e}")))?;
             if length == 0 {
                 break;
+            }
+            if length as u64 > LINE_BYTES_MAX {
+                return Err(error(format!("it has more than {} MiB", LINE_BYTES_MAX >> 20)));
             }
             if bytes.trim_ascii().is_empty() {
                 continue;

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::result::{Measured, ProtocolResult, ResultFile};
 use contend_runner::RunError;
+use contend_runner::units::show_given;
 
 /// The probability with which an interval covers the true ratio, at least.
 pub const CONFIDENCE: f64 = 0.95;
@@ -192,7 +193,7 @@ pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, RunError> {
     if entries.iter().all(|entry| entry.change == Change::OnlyInFirst) {
         let names = |result: &ResultFile| {
             let names: Vec<&str> = result.protocols.iter().map(|entry| entry.protocol.as_str()).collect();
-            names.join(", ")
+            if names.is_empty() { "none".into() } else { names.join(", ") }
         };
         return Err(RunError::BadInput(format!(
             "the results have no entry in common: the first has {}, the second {}",
@@ -250,8 +251,8 @@ fn differences(first: &ResultFile, second: &ResultFile) -> Vec<String> {
         ("threads", a.threads.to_string(), b.threads.to_string()),
         ("index", index(&a.index), index(&b.index)),
         ("seed", a.seed.to_string(), b.seed.to_string()),
-        ("seconds of a window", a.window_seconds.to_string(), b.window_seconds.to_string()),
-        ("seconds of warm-up", a.warmup_seconds.to_string(), b.warmup_seconds.to_string()),
+        ("seconds of a window", show_given(a.window_seconds), show_given(b.window_seconds)),
+        ("seconds of warm-up", show_given(a.warmup_seconds), show_given(b.warmup_seconds)),
     ];
     let named = pairs.into_iter().filter(|(_, a, b)| a != b).map(|(what, a, b)| format!("{what}: {a}, then {b}"));
     let mut all: Vec<String> = named.collect();

@@ -73,6 +73,9 @@ pub struct Killed {
 /// One of this many processes may be killed before its first acknowledgement, the others only after
 /// it.
 const KILLED_EARLY: u64 = 8;
+/// The exit status of a process that could not go on, for example because its disk is full. It has
+/// said why on stderr. Such an end says nothing about the protocol or the log.
+const COULD_NOT_GO_ON: i32 = 1;
 /// A process that prints nothing for longer has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -302,6 +305,12 @@ impl Test<'_> {
         }
         let status = child.wait().map_err(failed)?;
         let text = listener.join().unwrap_or_default();
+        if status.code() == Some(COULD_NOT_GO_ON) {
+            return Err(RunError::IoFailed(format!(
+                "a process could not go on, for the reason that it gives above; its database is {}",
+                life.directory.display()
+            )));
+        }
         if let Some(ended) = ended.or_else(|| status.code().is_some().then_some(status)) {
             return Ok(Err(format!("it ended by itself, {ended}")));
         }

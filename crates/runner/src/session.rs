@@ -240,6 +240,7 @@ impl SessionMachine for Simulated {
         make: OfProtocol<'_, Simulated, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
+        contend_sim::reserve_memory().map_err(|error| RunError::OutOfMemory(error.to_string()))?;
         make.made(Erased::new(protocol))
     }
 }

@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
+use crate::chip::ChipError;
+
 /// Aligned like the largest block that is asked for, and more, so that no number that is made of an
 /// address depends on the host.
 const ALIGN: usize = 1 << 30;
@@ -108,6 +110,17 @@ pub(crate) fn dealloc(_: NonNull<u8>) {
             arena.used = 0;
         }
     });
+}
+
+/// Reserves this thread's simulated memory, unless that was done before. Whatever runs on a
+/// simulated machine calls it first: later an index has no way to refuse an insert.
+///
+/// # Errors
+/// The host has too little address space.
+pub fn reserve_memory() -> Result<(), ChipError> {
+    let gigabytes = (ARENA_LEAST + ALIGN) >> 30;
+    let message = || format!("a simulation needs {gigabytes} GiB of addresses; valid: a larger limit (ulimit -v)");
+    extent().map(|_| ()).ok_or_else(|| ChipError(message()))
 }
 
 /// Of this thread's simulated memory.

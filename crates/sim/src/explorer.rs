@@ -10,6 +10,7 @@ mod strategy;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::access::{Access, Handle, are_free, free, set_free, suspend};
+use crate::arena::reserve_memory;
 use crate::chip::ChipError;
 use crate::clock::set_hertz;
 use crate::region::{allocate_inside, outside};
@@ -116,9 +117,10 @@ impl Explorer {
     /// steps.
     ///
     /// # Errors
-    /// The host has no room for the stacks.
+    /// The host has no room for the stacks, or for the simulated memory.
     pub fn new(cores: usize, steps_max: u64) -> Result<Explorer, ChipError> {
         set_hertz(STEPS_PER_SECOND);
+        reserve_memory()?;
         let stacks =
             stacks(cores).ok_or_else(|| ChipError("the host has too little address space for stacks".into()))?;
         Ok(Explorer {

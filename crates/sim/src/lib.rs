@@ -28,6 +28,7 @@ mod machine;
 mod region;
 mod stack;
 
+pub use arena::reserve_memory;
 pub use chip::{Chip, ChipError, ChipOptions, Preset, Statistics};
 pub use explorer::Explorer;
 pub use machine::{Simulated, SimulatedWord};

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use contend_history::elle::{Inferred, Workload};
 use contend_history::{History, Isolation, Report, check_bounded, replay};
+use contend_runner::memory;
 
 use crate::args::CheckArgs;
 use crate::{Status, UserError, show};
@@ -13,15 +14,7 @@ use crate::{Status, UserError, show};
 pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     let level: Isolation =
         args.isolation.parse().map_err(|error| UserError::refused(format!("--isolation: {error}")))?;
-    let workload = match args.format.as_str() {
-        "contend" => None,
-        "elle-append" => Some(Workload::ListAppend),
-        "elle-register" => Some(Workload::Register),
-        other => {
-            let valid = "contend, elle-append, elle-register";
-            return Err(UserError::refused(format!("--format: unknown format '{other}'; valid: {valid}")));
-        }
-    };
+    let workload = workload_of(&args.format)?;
     let is_stdin = args.history == Path::new("-");
     let name = if is_stdin { "standard input".into() } else { args.history.display().to_string() };
     let source: Box<dyn Read> = if is_stdin {
@@ -29,9 +22,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
     } else {
         Box::new(File::open(&args.history).map_err(|error| UserError::refused(format!("{name}: {error}")))?)
     };
+    let source = WhileThereIsRoom { source, unchecked: 0 };
     let refused = |error: String| UserError::refused(format!("{name}: {error}"));
     if let Some(workload) = workload {
-        let text = std::io::read_to_string(source).map_err(|error| refused(error.to_string()))?;
+        let text =
+            std::io::read_to_string(source.take(ELLE_BYTES_MAX + 1)).map_err(|error| refused(error.to_string()))?;
+        if text.len() as u64 > ELLE_BYTES_MAX {
+            return Err(refused(format!("a history of this format has at most {} MiB", ELLE_BYTES_MAX >> 20)));
+        }
         let inferred = Inferred::read(&text, workload).map_err(refused)?;
         let report = inferred.check_bounded().map_err(|error| refused(error.to_string()))?;
         return inferred_verdict(args, level, &inferred, report);
@@ -76,6 +74,46 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Status, UserError> {
         show::print(&format!("{report}\n\n{verdict}\n"))?;
     }
     Ok(if kept { Status::Good } else { Status::CheckFailed })
+}
+
+/// Returns the workload of Elle that a format stands for; `None` is our own format.
+fn workload_of(format: &str) -> Result<Option<Workload>, UserError> {
+    Ok(match format {
+        "contend" => None,
+        "elle-append" => Some(Workload::ListAppend),
+        "elle-register" => Some(Workload::Register),
+        other => {
+            let valid = "contend, elle-append, elle-register";
+            return Err(UserError::refused(format!("--format: unknown format '{other}'; valid: {valid}")));
+        }
+    })
+}
+
+/// The largest history of Elle, which is read as a whole, in bytes. The limit guards against
+/// endless devices.
+const ELLE_BYTES_MAX: u64 = 1 << 30;
+
+/// A source that ends with an error before the machine's memory is used up by what was read from
+/// it.
+struct WhileThereIsRoom<R> {
+    source: R,
+    /// The bytes that were read since the memory was looked at.
+    unchecked: usize,
+}
+
+impl<R: Read> Read for WhileThereIsRoom<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        const CHECKED_EVERY: usize = 16 << 20;
+        let length = self.source.read(buffer)?;
+        self.unchecked += length;
+        if self.unchecked >= CHECKED_EVERY {
+            self.unchecked = 0;
+            if memory::is_short() {
+                return Err(std::io::Error::other("the history is too large for this machine's memory"));
+            }
+        }
+        Ok(length)
+    }
 }
 
 /// Whether a file begins like a history of Jepsen: with a map of EDN, or one of JSON that has the

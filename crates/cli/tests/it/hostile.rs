@@ -11,6 +11,12 @@ use crate::common::{contend, refuses, text};
 /// Text that becomes markup where a page takes it unescaped.
 const MARKUP: &str = "</title><script>alert(1)</script>\"' onload=x & <img src=http://a>";
 
+#[test]
+fn an_endless_history_is_refused() {
+    refuses(&["check", "/dev/zero"], &["/dev/zero: line 1", "it has more than 256 MiB"]);
+    refuses(&["check", "/dev/zero", "--format", "elle-append"], &["/dev/zero: ", "at most 1024 MiB"]);
+}
+
 /// Returns a result of two protocols, and the folder that holds it.
 fn result() -> (TempDir, Value) {
     let folder = TempDir::new().expect("a folder");

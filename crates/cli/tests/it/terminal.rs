@@ -149,6 +149,26 @@ fn a_limit_of_file_sizes_is_an_error() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "half a file is no file");
 }
 
+/// Memory that a limit refuses ends a command with one message, however little there is.
+#[test]
+fn a_limit_of_memory_is_an_error() {
+    let folder = TempDir::new().expect("a folder");
+    let run = format!("run --threads 64 {}", SHORT.join(" "));
+    let mut refused = 0;
+    for command in [&*run, "explore --protocol silo --schedules 5", "run --machine abyss:1024 --seconds 1e-5"] {
+        for kib in [100_000, 200_000, 400_000, 800_000] {
+            let script = format!("ulimit -v {kib}; exec '{}' {command}", env!("CARGO_BIN_EXE_contend"));
+            let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("bash");
+            let stderr = text(&output.stderr);
+            let is_refused = output.status.code() == Some(2) && stderr.contains("error: ");
+            assert!(is_refused || output.status.success(), "{command}, {kib} KiB: {}: {stderr}", output.status);
+            assert!(!stderr.contains("panicked") && !stderr.contains("backtrace"), "{command}, {kib} KiB: {stderr}");
+            refused += u32::from(is_refused);
+        }
+    }
+    assert!(refused >= 3, "the least memory is too little for each command");
+}
+
 #[test]
 fn protocols_are_named_alike_everywhere() {
     let folder = TempDir::new().expect("a folder");
