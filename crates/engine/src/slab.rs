@@ -11,6 +11,19 @@
 //! that ends goes back to the table, and from there to the next worker. The unlock of one worker
 //! happens before the lock of the next, which therefore sees all slots of the chunk as the former
 //! worker left them.
+//!
+//! **The life of a slot.** No thread knows a fresh slot. Its words are written plainly, once, to
+//! become atomic words. The insert into the index publishes its address with them (the Release that
+//! ends the change of a leaf), or the protocol publishes that of an old version. A released slot is
+//! different: an old reader may have loaded its words, so they stay atomic and are never written
+//! plainly again. A record of the index is released when no transaction can hold its address. The
+//! epochs order the last load of its last holder before that (docs/memory_ordering.md, section 7),
+//! so that holder sees none of the next owner's Relaxed stores. A copy of an old version may be
+//! released earlier. Its reader then finds out by a word of the copy (`multiversion/chain.rs`).
+//!
+//! **Progress.** The two mutexes are never held together, and no word of the machine is accessed
+//! under one. So a section always ends. On a simulated machine no core is suspended within a
+//! section, which would stop the host's only thread.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -36,6 +49,8 @@ const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 const LINE: usize = 64;
 
+/// A piece of the machine's memory. The list of chunks only tells what to free in the end; no slot
+/// is found by it.
 struct Chunk {
     block: NonNull<u8>,
     layout: Layout,
@@ -46,16 +61,24 @@ unsafe impl Send for Chunk {}
 
 /// All chunks of one table, and the arenas that no worker holds.
 pub(crate) struct Slabs<M: Machine> {
+    /// Never changes: it is read without a lock.
     slot_words: usize,
+    /// Grows by a chunk at a time, by whichever worker needs one; shrinks in `drop` only.
     chunks: Mutex<Vec<Chunk>>,
+    /// An arena is here, or a worker owns it, never both. The mutex orders the former owner's
+    /// writes to its slots before the next owner's.
     idle: Mutex<Vec<Arena<M>>>,
 }
 
 /// One worker's share of a table's memory: the rest of its newest chunk, and its free records.
 pub(crate) struct Arena<M: Machine> {
+    /// The first slot that was never used. No other arena has slots of this chunk's rest.
     next: *mut M::U64,
     slots_left: usize,
     chunk_bytes: usize,
+    /// A stack, so that the next allocation takes what was released last, and finds it in the
+    /// cache. A record may be of another arena's chunk: the worker that deletes releases it to its
+    /// own.
     free: Vec<Record<M>>,
 }
 
@@ -79,6 +102,7 @@ impl<M: Machine> Arenas<M> {
     #[inline]
     pub(crate) fn of(&mut self, table: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
         let table = table as usize;
+        // A worker that never inserts into a table has no arena there, and takes no mutex for it.
         if self.0.len() <= table {
             self.0.resize_with(table + 1, || None);
         }
@@ -104,7 +128,8 @@ impl<M: Machine> Arena<M> {
         !self.free.is_empty()
     }
 
-    /// Takes a record back. No transaction can hold it any more.
+    /// Takes a record back. No transaction needs it any more. One that holds it, as may be with an
+    /// old version, finds out by words of its protocol.
     pub(crate) fn release(&mut self, record: Record<M>) {
         if self.free.capacity() == 0 {
             self.free.reserve(FREE_AT_FIRST);
@@ -137,6 +162,8 @@ impl<M: Machine> Slabs<M> {
 
     /// Returns an arena for a worker: one that another worker left, or a new one.
     pub(crate) fn arena(&self) -> Arena<M> {
+        // Pairs with `park`: the unlock there happens before this lock, so the words of the slots
+        // are as the former owner left them.
         self.idle.lock().pop().unwrap_or_else(Arena::new)
     }
 
@@ -148,6 +175,7 @@ impl<M: Machine> Slabs<M> {
     /// Gives free records to workers that have none, if the arena has many.
     #[inline(always)]
     pub(crate) fn share(&self, arena: &mut Arena<M>) {
+        // No shared memory is touched below the limit: the test reads the worker's own arena.
         if arena.free.len() >= FREE_MAX {
             self.give_away(arena);
         }
@@ -155,7 +183,8 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn give_away(&self, arena: &mut Arena<M>) {
-        // The records that were freed last are still in the cache, and stay.
+        // The records that were freed last are still in the cache, and stay. Half of the limit goes
+        // at once, so a worker that only deletes takes the mutex once in 4,096 records.
         let free = arena.free.drain(..FREE_MAX / 2).collect();
         self.park(Arena { free, ..Arena::new() });
     }
@@ -165,6 +194,7 @@ impl<M: Machine> Slabs<M> {
     pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
         loop {
             if let Some(record) = arena.free.pop() {
+                // Not cleared: the caller sets all words that it needs by atomic stores.
                 return Some(record);
             }
             if arena.slots_left > 0 {
@@ -178,7 +208,8 @@ impl<M: Machine> Slabs<M> {
         arena.next = unsafe { words.add(self.slot_words) };
         for word in 0..self.slot_words {
             // SAFETY: inside the slot, which no other thread knows yet. The write makes it a valid
-            // word.
+            // word. It is plain, since the publication of the record's address orders it before
+            // every access of another thread.
             unsafe { words.add(word).write(M::U64::new(0)) };
         }
         // SAFETY: a chunk's address is not null, and the chunk lives as long as the slabs.
@@ -187,7 +218,8 @@ impl<M: Machine> Slabs<M> {
 
     #[cold]
     fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
-        // First the arenas that ended workers left, and records that others gave away.
+        // First the arenas that ended workers left, and records that others gave away. The arena
+        // here has no slots left and no free records, so nothing is lost when it is replaced.
         if let Some(parked) = self.idle.lock().pop() {
             let chunk_bytes = arena.chunk_bytes.max(parked.chunk_bytes);
             *arena = Arena { chunk_bytes, ..parked };
@@ -198,6 +230,7 @@ impl<M: Machine> Slabs<M> {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let layout = Layout::from_size_align(bytes, align).ok()?;
         let block = M::alloc(layout)?;
+        // Allocated before the lock is taken, which is then held for a push only.
         self.chunks.lock().push(Chunk { block, layout });
         arena.next = block.as_ptr().cast();
         arena.slots_left = bytes / slot;

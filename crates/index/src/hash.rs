@@ -25,6 +25,20 @@
 //! - The index does not shrink.
 //! - One thread at a time splits; it also makes the splits that other threads' inserts have caused.
 //! - Keys whose hashes are equal share a chain, however long.
+//!
+//! # When an operation takes effect
+//! - A lookup: at its last load of the chain's version. All that it has read of the chain was there
+//!   at that moment.
+//! - An insert or a remove: at the store that unlatches the chain. Until then lookups of the chain
+//!   start over.
+//! - A split changes nothing that a lookup can tell. The keys that move do so at the store of the
+//!   new extent, and the chain that they leave is latched at that moment.
+//!
+//! # Progress
+//! A lookup takes no latch. It starts over if a writer has latched or changed the chain, or if a
+//! split has changed the extent: then another operation has come further. Latches are taken in one
+//! order: growth, one chain, one stripe of the pool, the pool's blocks. So no threads wait in a
+//! circle.
 
 mod bucket;
 mod grow;
@@ -54,7 +68,8 @@ const SEGMENTS: usize = 40;
 const BATCH: usize = 32;
 
 /// The number of buckets, and the level that follows from it, in one word, so that both are read at
-/// once.
+/// once. With two words a lookup could pair an old level with a new number, and look for a key in
+/// the chain that it has left. The word only grows, so equal words mean that no split came between.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Extent(u64);
 
@@ -79,14 +94,18 @@ impl Extent {
 /// An index of points; see the module.
 #[derive(Debug)]
 pub struct HashIndex<M: Machine, K: Key> {
-    /// The [`Extent`].
+    /// The [`Extent`]. Every lookup loads it twice, and only a split stores to it. So its line
+    /// stays shared in all caches, and nothing that inserts write may lie there.
     extent: CachePadded<M::U64>,
+    /// Never changes, as the addresses of segments below the extent.
     base: u64,
     segments: Box<[Segment<M>; SEGMENTS]>,
     /// Buckets other than heads.
     overflow: Pool<M>,
-    /// The number of these that are in use.
+    /// The number of these that are in use. Inserts that add a bucket write it, hence a line of its
+    /// own.
     overflowing: CachePadded<M::U64>,
+    /// Its holder is the only thread that stores to the extent and to segments.
     growth: CachePadded<SpinMutex<M, Growth>>,
     key: std::marker::PhantomData<K>,
 }
@@ -94,6 +113,8 @@ pub struct HashIndex<M: Machine, K: Key> {
 /// A chain, with the version at which the search read it.
 struct ObservedChain<'a, M: Machine, K: Key> {
     head: Bucket<'a, M, K>,
+    /// The protocol's word. It stands apart from the head, so that transactions that raise it do
+    /// not take the line that lookups read.
     word: &'a M::U64,
     version: u64,
 }
@@ -113,8 +134,12 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
     /// Latches the chain, unless it has changed since the search.
     #[inline(always)]
     fn latch(&self) -> bool {
+        // From the version that the search has seen: so the key's absence, or its value, still
+        // holds (docs/memory_ordering.md, section 1, "An upgrade needs no fence"). With an exchange
+        // from whatever is there, two inserts that have both missed one key could both go ahead.
+        //
         // Acquire: pairs with the Release in `unlatch`: this writer changes the chain as the last
-        // one left it.
+        // one left it. Relaxed: a caller that fails searches again.
         let latched = self
             .head
             .version()
@@ -130,7 +155,10 @@ impl<M: Machine, K: Key> ObservedChain<'_, M, K> {
     #[inline(always)]
     fn unlatch(&self) -> u64 {
         let after = self.version + STEP;
-        // Release: pairs with the Acquire loads of the version in `search` and `Leaf::version_as`.
+        // Release: pairs with the Acquire loads of the version in `search` and `Leaf::version_as`,
+        // and with the Acquire exchange of the next `latch`. A reader that has the new version has
+        // the entries that go with it. With a Relaxed store it could take a key that was just
+        // inserted for absent, at the version that says it is there.
         self.head.version().store(after, Ordering::Release);
         after
     }
@@ -171,7 +199,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     pub fn get_many(&self, keys: &[K], mut found: impl FnMut(usize, Lookup<M>)) {
         let mut hashes = [0; BATCH];
         for (chunk, batch) in keys.chunks(BATCH).enumerate() {
-            // Relaxed: only a hint for prefetches; `search` loads it again.
+            // Relaxed: only a hint for prefetches; `search` loads it again. An old extent costs a
+            // prefetch of the wrong line.
             let extent = Extent(self.extent.load(Ordering::Relaxed));
             for (position, key) in batch.iter().enumerate() {
                 let hash = key.hash();
@@ -206,8 +235,12 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
                 spin.wait();
                 continue;
             }
+            // The latch came from the version at which the key was absent, so it is absent now. No
+            // other thread changes the chain before `unlatch`.
             let overflowed = chain.head.push(&words, value, || self.add_overflow(hash));
             let after = chain.unlatch();
+            // After the latch is given back: the split may need this chain, and would wait for
+            // itself.
             if overflowed {
                 self.grow();
             }
@@ -238,7 +271,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
     /// Visits the value of every key, in no order. Call it only while no thread changes the index.
     pub fn for_each(&self, mut visit: impl FnMut(u64)) {
-        // Acquire: as in `search`.
+        // Acquire: as in `search`; pairs with the Release of `split`. The caller has ordered all
+        // other changes before, since it knows that no thread is at one.
         for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
             let segment = 64 - (number / self.base).leading_zeros() as usize;
             // SAFETY: as in `chain`.
@@ -250,7 +284,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     /// Returns the bytes that the index holds. Memory that is set aside for growth, but not yet
     /// touched, does not count.
     pub fn bytes(&self) -> usize {
-        // Relaxed: a statistic.
+        // Relaxed: a statistic; `split` stores it. It leads to no bucket here.
         let heads = Extent(self.extent.load(Ordering::Relaxed)).buckets() as usize;
         heads * (BucketLayout::<K>::WORDS + 1) * 8
             + self.overflow.bytes()
@@ -270,6 +304,10 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
             // version.
             let version = head.version().load(Ordering::Acquire);
+            // The extent again, after the version. Suppose that it was checked before, that a split
+            // moved the key between the two, and that the chain was unlatched by then. The search
+            // would find an even version and an unchanged extent, and would miss the key.
+            //
             // Relaxed: if the version is one that a split published, the load above made the
             // split's extent visible.
             let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
@@ -278,6 +316,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             {
                 return (ObservedChain { head, word, version }, value);
             }
+            // A search that a split has sent elsewhere need not wait: the next extent leads it to a
+            // chain that may be free.
             if unmoved {
                 spin.wait();
             }
@@ -311,7 +351,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     /// Returns a bucket for a chain's end.
     #[cold]
     fn add_overflow(&self, hash: u64) -> Bucket<'_, M, K> {
-        // Relaxed: a count that only the decision to grow reads.
+        // Relaxed: a count that only the decision to grow reads (`grow`). The bucket goes to the
+        // chain under the chain's latch.
         self.overflowing.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the pool's slots have a bucket's size and live as long as the index.
         unsafe { Bucket::new(self.overflow.alloc(hash as usize >> 8)) }
@@ -319,7 +360,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
     #[cold]
     fn drop_overflow(&self, bucket: NonNull<M::U64>, hash: u64) {
-        // Relaxed: as in `add_overflow`.
+        // Relaxed: as in `add_overflow`. It never falls below 0: this thread latched the chain
+        // after the thread that added the bucket, so that addition comes first.
         self.overflowing.fetch_sub(1, Ordering::Relaxed);
         self.overflow.free(bucket, hash as usize >> 8);
     }
@@ -327,7 +369,9 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
 impl<M: Machine, K: Key> Drop for HashIndex<M, K> {
     fn drop(&mut self) {
-        // SAFETY: no thread uses the buckets any more.
+        // SAFETY: no thread uses the buckets any more. The exclusive borrow says so: it was given
+        // after every other thread's last use. Handles (`Leaf`) must be gone too; that is the
+        // contract of `Leaf::new`.
         unsafe { self.growth.get_mut().release::<M>() };
     }
 }

@@ -17,6 +17,12 @@
 //! and a large one lies on huge pages. Each stripe has a list of free slots and cuts slots in
 //! batches. A stripe that runs dry takes from the others before it cuts. So the pool does not grow
 //! if one worker frees the slots that another needs.
+//!
+//! **Latches.** A stripe's latch orders everything about its slots: a thread that takes a slot out
+//! sees the words as the thread that freed it left them. The latch of the blocks is taken under a
+//! stripe's, never the other way round, and no two stripes are held at once. So the pool's users
+//! never wait in a circle, also when they hold a node's latch, which no holder of a pool's latch
+//! waits for.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -64,6 +70,7 @@ pub(crate) unsafe fn initialise<M: Machine>(words: *mut M::U64, count: usize) {
 struct Stripe<M: Machine> {
     /// The first free slot, whose link word holds the address of the next; null at the end.
     free: *mut M::U64,
+    /// The first slot that was never given out. Its words are 0 already.
     fresh: *mut M::U64,
     fresh_slots: usize,
 }
@@ -72,6 +79,7 @@ struct Stripe<M: Machine> {
 unsafe impl<M: Machine> Send for Stripe<M> {}
 
 struct Blocks {
+    /// Only grows. `Drop` returns the blocks.
     all: Vec<(NonNull<u8>, Layout)>,
     /// The uncut rest of the last block.
     rest: *mut u8,
@@ -89,7 +97,10 @@ unsafe impl Send for Blocks {}
 pub(crate) struct Pool<M: Machine> {
     slot_words: usize,
     link: usize,
+    /// Each in lines of its own: workers that use different stripes don't take lines from each
+    /// other.
     stripes: [CachePadded<SpinMutex<M, Stripe<M>>>; STRIPES],
+    /// Taken once in a batch of slots, so one latch for all stripes is enough.
     blocks: CachePadded<SpinMutex<M, Blocks>>,
 }
 
@@ -130,12 +141,16 @@ impl<M: Machine> Pool<M> {
         {
             return slot;
         }
+        // The own latch is given back before another is taken. Two workers that hold theirs and
+        // want each other's would wait for ever. Meanwhile a slot may be freed here: then one batch
+        // too many is cut.
         for other in (0..STRIPES).filter(|other| *other != own) {
             if let Some(slot) = self.stripes[other].with(|stripe| self.take_free(stripe)) {
                 return slot;
             }
         }
         self.stripes[own].with(|stripe| {
+            // Again, since another thread may have cut a batch while this one held no latch.
             if stripe.fresh_slots == 0 {
                 self.cut(stripe);
             }
@@ -148,8 +163,9 @@ impl<M: Machine> Pool<M> {
         // SAFETY: a slot has `slot_words` words, more than `link`.
         let link = unsafe { slot.add(self.link).as_ref() };
         self.stripes[Self::stripe_of(hint)].with(|stripe| {
-            // Relaxed: only a thread that holds the stripe's latch reads the list, and the latch
-            // orders it.
+            // Relaxed: pairs with the load in `take_free`. Only a thread that holds the stripe's
+            // latch reads the list, and the latch orders it. No other word changes: a reader that
+            // still has the address finds the keys and values of the slot's last use.
             link.store(stripe.free.expose_provenance() as u64, Ordering::Relaxed);
             stripe.free = slot.as_ptr();
         });
@@ -164,7 +180,9 @@ impl<M: Machine> Pool<M> {
         let slot = NonNull::new(stripe.free)?;
         // SAFETY: as in `free`.
         let link = unsafe { slot.add(self.link).as_ref() };
-        // Relaxed: written under the latch that this thread holds.
+        // Relaxed: `free` stored it under the latch that this thread holds. No other thread stores
+        // to the link of a free slot, so the list has no use for exchanges: there is no ABA to
+        // fear.
         stripe.free = std::ptr::with_exposed_provenance_mut(link.load(Ordering::Relaxed) as usize);
         Some(slot)
     }
@@ -196,7 +214,10 @@ impl<M: Machine> Pool<M> {
             blocks.cut += bytes;
             batch.cast()
         });
-        // SAFETY: the batch is `BATCH * slot_words` words, which no other thread knows yet.
+        // SAFETY: the batch is `BATCH * slot_words` words, which no other thread knows yet. From
+        // here on the words are atomics. Another thread gets one of these slots by the stripe's
+        // latch, or finds it by a link that a node's version publishes; either comes after these
+        // writes.
         unsafe { initialise::<M>(stripe.fresh, BATCH * self.slot_words) };
         stripe.fresh_slots = BATCH;
     }

@@ -2,6 +2,10 @@
 //!
 //! With AVX-512 one instruction compares eight words. The choice is made at run time, so that one
 //! binary serves every x86-64 processor.
+//!
+//! A comparison orders nothing, as eight relaxed loads would order nothing. The caller's version
+//! check (`Node::is_at` of the ordered index) decides afterwards whether the words were of one
+//! state.
 
 use std::sync::atomic::AtomicU64;
 
@@ -17,7 +21,8 @@ mod avx512 {
         // AVX512F for the comparison, AVX512DQ for the 8-bit mask move.
         let present = std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512dq");
         let answer = 1 + u8::from(present);
-        // Relaxed: every thread finds the same answer; pairs with the load in `present`.
+        // Relaxed: pairs with the load in `present`. Several threads may get here at once. Each
+        // stores the same answer, so a plain store suffices.
         AVX512.store(answer, Ordering::Relaxed);
         answer
     }
@@ -44,7 +49,8 @@ mod avx512 {
         let mask: u32;
         // SAFETY: reads the 64 bytes of `words` and nothing else; the caller vouches for the
         // instructions. Registers zmm16 and up are used since their upper halves cause no
-        // transition penalty for the SSE code around.
+        // transition penalty for the SSE code around. The block is not `nomem`: so the compiler
+        // leaves it before the Acquire fence that follows a search, as it leaves a load there.
         unsafe {
             std::arch::asm!(
                 "vpbroadcastq zmm16, {bound}",

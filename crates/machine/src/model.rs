@@ -10,6 +10,19 @@
 //! looks at what the other has stored. It is stronger than C11 in that it orders the accesses
 //! around as well. The order of two loads of one thread matters less often: [`Loom::order_loads`].
 //!
+//! The pattern that this serves is store buffering (docs/memory_ordering.md, rule 2):
+//!
+//! | thread 1 | thread 2 |
+//! | --- | --- |
+//! | store `x` (SeqCst) | store `y` (SeqCst) |
+//! | the fence of `before_load` | the fence of `before_load` |
+//! | load `y` (SeqCst) | load `x` (SeqCst) |
+//!
+//! Loom keeps the two fences in one order, and the thread whose fence comes second sees the other's
+//! store. Without the fences loom would let both loads miss the stores, which C11 forbids: a model
+//! would fail though the code is right. A fence at every SeqCst access would hide the fences that
+//! the code itself forgets. So there is one only between a store and a load.
+//!
 //! **Which comes first.** See `LoomWord::take_turn`.
 //!
 //! **Addresses** are the same in all executions: see `Memory`.
@@ -38,11 +51,14 @@ loom::lazy_static! {
 
 loom::thread_local! {
     /// Whether this thread of the model has made a sequentially consistent store, and no fence
-    /// since.
+    /// since. It belongs to a thread of the model, as the order does: the store and the load are of
+    /// one thread.
     static STORED: Cell<bool> = Cell::new(false);
 }
 
 thread_local! {
+    /// It belongs to the thread of the host: all threads of a model run there, and a test that sets
+    /// it sets it for its own models only.
     static ORDERS_LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -77,12 +93,18 @@ impl LoomWord {
 
     fn change<R>(&self, order: Ordering, change: impl FnOnce(&AtomicU64, Ordering) -> R) -> R {
         self.take_turn();
+        // At once: the turn and the change are one step. Otherwise loom could run another thread
+        // between the two, and the turns would tell another order than that of the changes.
+        //
         // What the caller says, but for SeqCst: AcqRel, and the fence of `before_load` for the one
-        // order.
+        // order. The partners are the caller's: a Release part pairs with an Acquire load of the
+        // word in another thread, an Acquire part with the Release store whose value it reads.
         at_once(|| change(&self.0, Self::kept(order, Ordering::AcqRel)))
     }
 
     fn modify(&self, order: Ordering, modify: impl FnOnce(&AtomicU64, Ordering) -> u64) -> u64 {
+        // A read-modify-write is a load and a store: it makes the fence that is due, and leaves one
+        // due.
         Self::before_load(order);
         let before = self.change(order, modify);
         Self::after_store(order);
@@ -91,10 +113,16 @@ impl LoomWord {
 
     /// What loom itself keeps of an order.
     fn kept(order: Ordering, of_seq_cst: Ordering) -> Ordering {
-        // SeqCst: the part of it that loom leaves out is the fence of `before_load`.
+        // SeqCst: the caller pairs it with a SeqCst access of another thread. Loom orders such a
+        // pair as Acquire and Release, which is `of_seq_cst`. The part that loom leaves out, the
+        // one total order, is the fence of `before_load`.
         if order == Ordering::SeqCst { of_seq_cst } else { order }
     }
 
+    // The fence stands before the load, not after the store: a store that no load follows needs
+    // none, and a thread that makes many stores makes one fence. It takes the mark away, since it
+    // orders all stores before it.
+    //
     // SeqCst: pairs with the same fence of another thread of the model, which has stored and then
     // loads; see the module.
     fn before_load(order: Ordering) {
@@ -103,7 +131,8 @@ impl LoomWord {
         }
     }
 
-    // SeqCst: notes that a fence is due, which `before_load` makes.
+    // SeqCst: notes that a fence is due, which `before_load` makes. It is compared with only: the
+    // store was the caller's, and Release in loom. An Acquire or Release access is left as it is.
     fn after_store(order: Ordering) {
         if order == Ordering::SeqCst {
             STORED.with(|stored| stored.set(true));
@@ -136,7 +165,9 @@ impl Atomic64 for LoomWord {
     }
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering, failure: Ordering) -> Result<u64, u64> {
         Self::before_load(success);
-        // Acquire: as in `load`.
+        // Acquire: as in `load`. A failed exchange is a load: it pairs with the Release store whose
+        // value it finds, where the caller asks for Acquire. It stores nothing, so no fence is due
+        // after it.
         let failed = Self::kept(failure, Ordering::Acquire);
         let exchanged = self.change(success, |word, success| word.compare_exchange(current, new, success, failed));
         if exchanged.is_ok() {
@@ -168,12 +199,16 @@ impl Machine for Loom {
     fn fence(order: Ordering) {
         fence(order);
     }
+    // Time stands still. A clock that moved would make executions differ, and a wait that ends by
+    // time has to end in a model by what another thread does.
     fn now() -> Cycles {
         0
     }
     fn cycles_per_second() -> f64 {
         1e9
     }
+    // Loom lets all other threads go on before this one looks again. A spin loop that only paused
+    // would be an execution without end: the value that it waits for could come later each time.
     fn pause() {
         loom::thread::yield_now();
     }
@@ -183,6 +218,7 @@ impl Machine for Loom {
     fn idle(_: Cycles) {
         loom::thread::yield_now();
     }
+    // No access of the model: a prefetch neither reads a value nor orders one.
     fn prefetch<T>(_: *const T) {}
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
         MEMORY.with(|memory| memory.take(layout))
@@ -230,7 +266,9 @@ impl Memory {
         Some(unsafe { region.add(begin) })
     }
 
-    /// When the last block comes back the execution is over, and the next begins anew.
+    /// When the last block comes back the execution is over, and the next begins anew. No block
+    /// serves twice before: with a list of holes the order of the returns, which executions differ
+    /// in, would decide about addresses.
     fn give_back(&self) {
         self.blocks.set(self.blocks.get() - 1);
         if self.blocks.get() == 0 {

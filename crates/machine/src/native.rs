@@ -1,4 +1,12 @@
 //! [`Native`]: the host. Every method is the plain instruction.
+//!
+//! The orderings are passed on as they are. A word's methods are inlined with the constants that
+//! the callers name, so no choice among orderings is left at run time. On x86-64 a load of any
+//! ordering is the plain instruction, and so is a store that is not SeqCst. Acquire and Release
+//! fences bind the compiler only. A SeqCst fence, a SeqCst store and every read-modify-write wait
+//! for the core's store buffer. On aarch64 Acquire and Release have instructions of their own, and
+//! every fence is a barrier. So an argument has to hold in C11: that a test passes on x86-64 says
+//! little about Acquire and Release.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -56,7 +64,8 @@ impl Atomic64 for AtomicU64 {
 }
 
 const HUGE_PAGE: usize = 2 << 20;
-/// Bytes that were advised to use huge pages, for [`HugePages::advised_bytes`].
+/// Bytes that were advised to use huge pages, for [`HugePages::advised_bytes`]. It is not in a line
+/// of its own: it changes once for each large block.
 static ADVISED: AtomicUsize = AtomicUsize::new(0);
 
 impl Machine for Native {
@@ -70,6 +79,10 @@ impl Machine for Native {
 
     #[inline(always)]
     fn now() -> Cycles {
+        // Neither instruction is ordered with the loads and stores around it: the processor may
+        // read the clock early or late by some instructions. And the clocks of two cores may differ
+        // a little. So a time never stands for happens-before. Callers measure with it, wait by it,
+        // or make timestamps of it, whose order their protocols enforce by other words.
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: RDTSC exists on every x86-64 processor and only reads the time stamp counter.
@@ -85,18 +98,23 @@ impl Machine for Native {
     }
 
     fn cycles_per_second() -> f64 {
+        // One thread measures, for 20 ms. Others that ask meanwhile wait for it, so all compute
+        // with one frequency: `get_or_init` orders the measurement before each return.
         static FREQUENCY: OnceLock<f64> = OnceLock::new();
         *FREQUENCY.get_or_init(calibrate)
     }
 
     #[inline(always)]
     fn pause() {
+        // A hint to the core, not a fence. A loop that pauses still needs the ordering of its load.
         std::hint::spin_loop();
     }
 
     #[inline(never)]
     #[cold]
     fn yield_now() {
+        // The holder of a lock may be without a core. Then no pause would let it run, but a system
+        // call does. It is rare, hence cold and out of the callers' code.
         std::thread::yield_now();
     }
 
@@ -133,6 +151,9 @@ impl Machine for Native {
 
     #[inline(always)]
     fn prefetch<T>(line: *const T) {
+        // A prefetch brings a line, not a value: the load that follows gets its ordering and its
+        // value by itself. So a reader may prefetch an address that it has not validated, such as a
+        // child's, and must not follow it yet.
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: a prefetch never faults, whatever the address.
@@ -147,6 +168,8 @@ impl Machine for Native {
 
     #[inline(always)]
     fn prefetch_to_write<T>(line: *const T) {
+        // It takes the line from the cores that read it. So it pays only where a write is sure to
+        // follow soon, and not for a look that mostly finds nothing to do.
         #[cfg(target_arch = "x86_64")]
         {
             // Not the intrinsic: without the target feature `prfchw` it becomes a prefetch to read.
@@ -162,6 +185,9 @@ impl Machine for Native {
     }
 
     fn alloc(layout: Layout) -> Option<NonNull<u8>> {
+        // The block is private until the caller publishes its address. Before that the caller makes
+        // atomic words of it by plain writes. Whatever publishes the address (a Release store, or
+        // the end of a lock's section) publishes them with it.
         debug_assert!(layout.size() > 0, "shared memory of no bytes");
         // SAFETY: every caller asks for at least one byte.
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
@@ -172,7 +198,9 @@ impl Machine for Native {
     }
 
     unsafe fn dealloc(block: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller's promise is the allocator's.
+        // SAFETY: the caller's promise is the allocator's. Indexes, slabs and `Block`s keep it by
+        // returning memory only when they are dropped, which takes an exclusive borrow: every other
+        // thread's last access happens before.
         unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
     }
 
@@ -195,7 +223,8 @@ fn advise_huge_pages(block: NonNull<u8>, size: usize) {
     let advised =
         unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxHugepage) }.is_ok();
     if advised {
-        // Relaxed: a statistic.
+        // Relaxed: a statistic, which `HugePages::of_this_process` loads. The addition is atomic,
+        // so that no thread's bytes are lost, and orders nothing.
         ADVISED.fetch_add(end - start, Ordering::Relaxed);
     }
 }
@@ -219,7 +248,8 @@ impl HugePages {
                 line.split_whitespace().nth(1)?.parse::<u64>().ok()
             })
             .unwrap_or(0);
-        // Relaxed: a statistic; pairs with nothing.
+        // Relaxed: a statistic; pairs with the addition in `advise_huge_pages`. The two numbers are
+        // of different moments, so a caller must not expect one to bound the other.
         HugePages { advised_bytes: ADVISED.load(Ordering::Relaxed) as u64, granted_bytes: granted << 10 }
     }
 }

@@ -1,8 +1,16 @@
 //! Times on the host, by sampling: a thread stores its phase in a byte of its own; another thread
 //! looks at the byte now and then.
 //!
-//! Saying it costs a store to a line that no other thread writes, whether there is a sampler or
-//! not. A clock read at each change of phase would cost more than what it measures.
+//! To say it costs a store to a line that stays in the thread's own cache: another thread takes the
+//! line only for a sample. A clock read at each change of phase would cost more than what it
+//! measures.
+//!
+//! **The two writers.** Only the thread writes `now`. Both threads write the counts, by
+//! read-modify-writes only (`sample` adds, `take_times` swaps). So no sample is counted twice, and
+//! none is lost. The flag `sampled` spares most tries the swaps.
+//!
+//! **Relaxed everywhere.** No access publishes other data. If the flag becomes visible before its
+//! count, the thread clears the flag, finds nothing, and takes the count with the next sample.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
@@ -12,6 +20,7 @@ use crate::{Phase, PhaseTimes};
 pub(crate) struct ThreadPhase {
     now: AtomicU8,
     sampled: AtomicU8,
+    /// A count wraps only after 65,536 samples of one phase in one try.
     samples: [AtomicU16; Phase::COUNT],
 }
 
@@ -45,9 +54,11 @@ impl SampledThread {
     pub unsafe fn sample(self) {
         // SAFETY: a thread's locals live as long as the thread.
         let thread = unsafe { &*self.0 };
-        // Relaxed: a sample is of some moment, and its count goes to the try that is running or to
-        // the next.
+        // Relaxed: pairs with the store in `enter`. A sample is of some moment, and its count goes
+        // to the try that is running or to the next.
         let phase = usize::from(thread.now.load(Ordering::Relaxed));
+        // Relaxed, both: pair with `take_times`. The flag comes last: mostly the thread that sees
+        // it finds the count.
         thread.samples[phase].fetch_add(1, Ordering::Relaxed);
         thread.sampled.store(1, Ordering::Relaxed);
     }
@@ -75,10 +86,13 @@ pub(crate) fn phase() -> Phase {
 #[inline(always)]
 pub(crate) fn take_times(into: &mut PhaseTimes) {
     with_this(|this| {
-        // Relaxed: as in `sample`.
+        // Relaxed: pairs with the store in `sample`; see the module. The flag is cleared before the
+        // counts are taken. The other way round, a sample between the two would lose its flag.
         if this.sampled.load(Ordering::Relaxed) != 0 {
             this.sampled.store(0, Ordering::Relaxed);
             for (sum, samples) in into.iter_mut().zip(&this.samples) {
+                // Relaxed: pairs with the addition in `sample`, which comes before the swap and
+                // counts here, or after it and counts for the next try.
                 *sum += u64::from(samples.swap(0, Ordering::Relaxed));
             }
         }

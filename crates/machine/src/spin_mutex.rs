@@ -2,6 +2,13 @@
 //!
 //! The operating system's mutex parks a thread. A core of a simulated chip and a step of an
 //! explored schedule can't be parked, so a wait must go through [`Spin`].
+//!
+//! **Invariant.** Only the thread whose exchange made `latch` 1 touches `data`, until it stores 0.
+//! That store (Release) pairs with the next successful exchange (Acquire), so each section happens
+//! before the next.
+//!
+//! **Progress.** A waiter waits for the holder only, and the holder's section is short. There is no
+//! queue: a waiter may be overtaken. A section that locks the same mutex again waits for itself.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -14,7 +21,8 @@ pub struct SpinMutex<M: Machine, T> {
     data: UnsafeCell<T>,
 }
 
-// SAFETY: `latch` lets one thread at a time reach the data.
+// SAFETY: `latch` lets one thread at a time reach the data. `T` need not be `Sync`: no two threads
+// have a reference to the data at once.
 unsafe impl<M: Machine, T: Send> Sync for SpinMutex<M, T> {}
 
 impl<M: Machine, T> SpinMutex<M, T> {
@@ -30,7 +38,10 @@ impl<M: Machine, T> SpinMutex<M, T> {
         impl<W: Atomic64> Drop for Guard<'_, W> {
             fn drop(&mut self) {
                 // Release: the next holder sees the data as this one left it; pairs with the
-                // Acquire below.
+                // Acquire below. With a Relaxed store the next holder could find the latch free and
+                // the data old: two threads would take the same entry off a list. No exchange is
+                // needed: an exchange that fails stores nothing, so only the holder changes the
+                // latch.
                 self.0.store(0, Ordering::Release);
             }
         }
@@ -46,6 +57,8 @@ impl<M: Machine, T> SpinMutex<M, T> {
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         let mut body = Some(body);
         let mut spin = Spin::<M>::new();
+        // Each look is an exchange, with no load before it. Most first looks succeed, and a load
+        // would fetch the line twice: shared, then exclusive. `Spin` keeps later looks rare.
         loop {
             if let Some(result) = self.try_with(|data| body.take().expect("runs once")(data)) {
                 return result;

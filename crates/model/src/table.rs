@@ -3,6 +3,11 @@
 //! A handle says which store made it, where that store has the table, and the type of its keys. It
 //! keeps nothing alive and reads nothing. A store compares its identity with the handle's, so that
 //! it refuses handles of other stores, and then goes to the table without looking anything up.
+//!
+//! A handle is a value that no thread changes, so it needs no synchronisation of its own. The way
+//! on which another thread gets it (a spawn, a channel, a lock) orders the making of the table
+//! before its use there. And nothing read from the table's memory decides whether the handle fits:
+//! the store's number is in the handle.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -22,7 +27,9 @@ impl StoreId {
         // threads share, and an explorer of schedules takes back all memory that its thread
         // allocates here.
         static STORES: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: each number is returned once, and nothing is ordered by it.
+        // Relaxed: pairs only with itself. All additions are in one order, so each returns another
+        // number; a load and a store instead could return one number twice. No thread reads other
+        // data because of a number. It would take 2^64 stores until a number comes again.
         StoreId(STORES.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
@@ -49,7 +56,9 @@ impl<K: Key> Table<K> {
         Table { store, place, number, row_bytes, keys: PhantomData }
     }
 
-    /// Returns where the store has the table.
+    /// Returns where the store has the table. The store must have compared [`Table::store`] with
+    /// its own number before it follows the place: the place of another store's table leads to
+    /// another type, or to freed memory.
     #[inline(always)]
     pub fn place(&self) -> usize {
         self.place
@@ -104,6 +113,7 @@ impl<R: Row, K: Key> TypedTable<R, K> {
     /// # Panics
     /// The table's rows are not of `R`'s length.
     pub fn new(table: Table<K>) -> Self {
+        // Checked once, here, where a program makes its handles, and not with every row.
         assert_eq!(table.row_bytes(), size_of::<R>(), "table {} does not hold rows of {}", table.number(), R::NAME);
         TypedTable { table, rows: PhantomData }
     }

@@ -1,4 +1,15 @@
 //! [`Simulated`]: the machine whose accesses go to the hook that is set.
+//!
+//! **One host thread.** All cores of a simulation are coroutines of one thread of the host. Another
+//! core runs only where a core gives the thread away: in the calls of the hook. So what stands
+//! between two such calls is atomic, and memory is sequentially consistent. No access of this
+//! module has a partner in another thread. The order that a caller asks for is ignored: a run can't
+//! show that one is too weak (the model checker does that, `machine::Loom`).
+//!
+//! **First the hook, then the word.** Every access calls its hook before it touches the word, and
+//! lets no core run between touching and returning. The hook returns when it is this core's turn:
+//! that is the moment of the access. The other way round a core would load a word, lose its turn,
+//! and return a value that others have changed since.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -18,7 +29,7 @@ use crate::hook::{AccessHook, hook};
 pub struct Simulated;
 
 /// A word of it. Only one core runs at a time, so the host's word needs no ordering: every access
-/// is sequentially consistent.
+/// is sequentially consistent. It is an atomic word only because the trait lends it out shared.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SimulatedWord(AtomicU64);
@@ -27,6 +38,8 @@ pub struct SimulatedWord(AtomicU64);
 /// loads. The rest is not inlined here, as it needs registers that would have to be saved before.
 #[inline(never)]
 fn watch_load(address: usize) {
+    // A free access has no turn to wait for: the backend has said beforehand that no other core
+    // runs within the next accesses.
     if !are_free(1) {
         watch_load_that_counts(address);
     }
@@ -62,13 +75,16 @@ impl SimulatedWord {
     }
 
     // Relaxed, here and below: all cores are coroutines of one host thread, so that no access has a
-    // partner on another.
+    // partner on another. The thread's own order of program is the order of all cores' accesses.
     #[inline]
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
     fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
+        // A load and a store of the host are one read-modify-write of the simulated machine: the
+        // hook is called once, before both. With a call between them two cores could add to one old
+        // value.
         self.watch(Access::Update);
         let old = self.get();
         // Relaxed: as in `get`.
@@ -100,7 +116,8 @@ impl Atomic64 for SimulatedWord {
     }
 
     fn compare_exchange(&self, current: u64, new: u64, _: Ordering, _: Ordering) -> Result<u64, u64> {
-        // An exchange that fails takes the line as well.
+        // An exchange that fails takes the line as well, as on the hardware. It stores what it has
+        // found, which no core can have changed in between.
         let old = self.update(|old| if old == current { new } else { old });
         if old == current { Ok(old) } else { Err(old) }
     }
@@ -132,7 +149,9 @@ impl Machine for Simulated {
     const LOADS_ARE_COSTLY: bool = true;
 
     fn fence(order: Ordering) {
-        // SeqCst: the only fence that costs anything. Memory is sequentially consistent without it.
+        // SeqCst: pairs with nothing here. Memory is sequentially consistent without it, since the
+        // accesses of all cores are in the one order of the host's thread. On a chip it costs time.
+        // Acquire and Release fences are taken to cost none, as on x86-64.
         if let (AccessHook::Chip(chip), Ordering::SeqCst) = (hook(), order) {
             Chip::fence(chip);
         }
@@ -159,6 +178,8 @@ impl Machine for Simulated {
     }
 
     fn yield_now() {
+        // Under the explorer it is a pause: the strategy lets another core run, and the wait ends
+        // when that one has changed what is waited for.
         if let AccessHook::Chip(chip) = hook() {
             return Chip::work(chip, YIELD_INSTRUCTIONS);
         }
@@ -210,10 +231,11 @@ impl Machine for Simulated {
     }
 
     fn central_add(counter: &SimulatedWord, value: u64) -> u64 {
-        // Relaxed, both: as in `SimulatedWord::get`.
+        // Relaxed, both: as in `SimulatedWord::get`. Elsewhere than on a chip it is an update like
+        // any other, and a step of the explorer.
         let AccessHook::Chip(chip) = hook() else { return counter.fetch_add(value, Ordering::Relaxed) };
         Chip::central(chip);
-        // Relaxed: as above.
+        // Relaxed: as above. The turn was taken in `central`, so no core comes between these two.
         let old = counter.get();
         counter.0.store(old.wrapping_add(value), Ordering::Relaxed);
         old
@@ -269,12 +291,16 @@ fn copy(words: &[SimulatedWord], access: Access, mut each: impl FnMut(&Simulated
         let second = (range.start as usize / LINE_BYTES + 1) * LINE_BYTES;
         Chip::stream(chip, (second..range.end as usize).step_by(LINE_BYTES), access);
     }
+    // Loads only: of a store the explorer has to know the word as it was before.
     if let (AccessHook::Explorer(_), Access::Read) = (hook, access)
         && are_free(words.len() as u64)
     {
         hook = AccessHook::None;
     }
     let mut last_line = usize::MAX;
+    // A copy is torn only where a core can come between two of its words. Under the explorer that
+    // is between any two, so a schedule can show a row that a writer has half changed. On a chip it
+    // is between lines: a line is taken once, and its words are then read or written at one moment.
     for (position, word) in words.iter().enumerate() {
         match hook {
             AccessHook::None => {}

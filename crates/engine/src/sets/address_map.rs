@@ -1,4 +1,7 @@
 //! A map from addresses to positions in a list.
+//!
+//! A map belongs to one worker, so it needs no synchronisation. Every access of a transaction asks
+//! it whether the record was accessed before. The usual answer is no.
 
 use rustc_hash::FxHashMap;
 
@@ -11,8 +14,13 @@ const LINEAR_MAX: usize = 16;
 /// look at the list.
 #[derive(Debug)]
 pub struct AddressMap {
+    /// Has the bit of every address in the list, so a bit that is not set proves that the address
+    /// is missing. Any of `n` addresses sets a given bit with a probability of 1/64. So of the
+    /// lookups of a missing address about 1 in 10 is in vain with 7 addresses, and 1 in 5 with 14.
     filter: u64,
+    /// The address at each position. No address is in the list twice.
     addresses: Vec<u64>,
+    /// All addresses with their positions, once there are more than [`LINEAR_MAX`]; empty before.
     hashed: FxHashMap<u64, u32>,
 }
 
@@ -58,6 +66,8 @@ impl AddressMap {
 
     #[cold]
     fn push_hashed(&mut self, position: usize) {
+        // The first address too many brings all before it along. From then on `search` asks the
+        // hash map only, so it must have them all.
         let first = if position == LINEAR_MAX { 0 } else { position };
         for position in first..=position {
             self.hashed.insert(self.addresses[position], position as u32);
@@ -68,6 +78,7 @@ impl AddressMap {
     #[inline(always)]
     pub fn clear(&mut self) {
         if self.addresses.len() > LINEAR_MAX {
+            // A shorter list has not used it: small transactions don't touch its memory.
             self.hashed.clear();
         }
         self.filter = 0;

@@ -22,6 +22,16 @@
 //!
 //! **A writer** has the latch, which excludes all other writers of the chain. Its Acquire orders
 //! the stores of the last writer, and its Release publishes the writer's own.
+//!
+//! **Example.** A chain has two buckets and the key `k` in the second. A remove moves `k` to the
+//! head, into the place of the key that it removes. A lookup reads the head before that and the
+//! second bucket after it. It has met `k` nowhere. Its last check finds the version changed, so it
+//! does not report `k` absent.
+//!
+//! **Lines.** The version is in the line of the first entries, so a lookup that hits in the head of
+//! a one-word key's chain reads one line. The version of an overflow bucket has no use, since one
+//! version protects the whole chain: with one for each bucket a lookup would have to check two that
+//! can change independently.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -107,7 +117,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     /// Returns the next bucket of a chain that the caller has latched.
     #[inline(always)]
     fn next(self) -> Option<Self> {
-        // Relaxed: the caller has the latch.
+        // Relaxed: the caller has the latch, whose Acquire made the last writer's link visible.
         Self::at(self.word(BucketLayout::<K>::LINK).load(Ordering::Relaxed))
     }
 
@@ -127,13 +137,16 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
     fn has_key(self, index: usize, key: &KeyWords) -> bool {
         let mut difference = 0;
         for (i, word) in key.iter().enumerate().take(K::WORDS) {
-            // Relaxed: the caller has the latch or validates.
+            // Relaxed: the caller has the latch, or validates after its fence (`find`). Words of
+            // two keys may be mixed here; the value is then discarded.
             difference |= self.word(Self::entry(index) + i).load(Ordering::Relaxed) ^ word;
         }
         difference == 0
     }
 
     fn write(self, index: usize, key: &KeyWords, value: u64) {
+        // Key and value may become visible in any order: no lookup accepts either before the
+        // version that `ObservedChain::unlatch` stores.
         for (i, word) in key.iter().enumerate().take(K::WORDS) {
             // Relaxed: published by the Release that ends the change.
             self.word(Self::entry(index) + i).store(*word, Ordering::Relaxed);
@@ -161,14 +174,18 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         loop {
             let mut value = 0;
             for index in 0..BucketLayout::<K>::ENTRIES {
-                // Relaxed, here and below: validated after the fence.
+                // Relaxed, here and below: validated after the fence. Value and key may be of two
+                // entries, if a writer is at work; then the version differs.
                 let here = bucket.value(index).load(Ordering::Relaxed);
                 value |= if bucket.has_key(index, key) { here } else { 0 };
             }
+            // Relaxed: as above. The link is not followed before the check below.
             let link = bucket.word(BucketLayout::<K>::LINK).load(Ordering::Relaxed);
             // Acquire: pairs with the Release fence in `ObservedChain::latch`: if one of the loads
             // above saw a change under way, the load below sees the odd version, or a later one.
             M::fence(Ordering::Acquire);
+            // Relaxed: the fence orders it. An Acquire load without the fence would not do: it
+            // would not keep the loads above before it.
             if self.version().load(Ordering::Relaxed) != version {
                 return None;
             }
@@ -211,6 +228,9 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
                 None => break,
             }
         }
+        // The latch keeps lookups of this chain away until the version is stored, so these stores
+        // need no order among each other. It does not keep away a lookup that knows the bucket from
+        // its former chain: see the module.
         let added = more();
         added.clear();
         added.write(0, key, value);
@@ -237,11 +257,15 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
             }
         }
         let (bucket, index) = hit.expect("the search has found the key in the chain that is latched since");
+        // The last entry fills the hole. So entries stay dense, and only the last bucket can become
+        // empty.
         let used = last.used();
         let (moved, value) = last.read(used - 1);
         bucket.write(index, &moved, value);
         // Relaxed: published by the Release that ends the change.
         last.value(used - 1).store(0, Ordering::Relaxed);
+        // Relaxed: as above. The caller frees the bucket after it has given the latch back, so that
+        // it does not take the pool's latch under the chain's.
         match before_last {
             Some(before) if used == 1 => {
                 before.word(BucketLayout::<K>::LINK).store(0, Ordering::Relaxed);

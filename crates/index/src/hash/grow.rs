@@ -1,4 +1,12 @@
 //! Growing: segments of buckets, and the split of one chain into two.
+//!
+//! **Order of a split.** Initialise the new chain; latch the old one; copy the protocol's word;
+//! move the entries; store the extent; unlatch the old chain. Two orders matter to lookups:
+//!
+//! - The extent comes after the entries. A lookup with the new extent goes to the new chain, which
+//!   has no latch to stop it and must be complete.
+//! - The extent comes before the unlatching. Suppose that it came after. A lookup with the old
+//!   extent would find the old chain unlatched, and would take a key for absent that has moved.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -20,7 +28,7 @@ const SPLITS: usize = 64;
 /// Where a run of heads lies: two addresses that are shifted, so that a bucket's number in the
 /// whole index finds it.
 pub(super) struct Segment<M: Machine> {
-    /// Address that bucket 0 would have.
+    /// Address that bucket 0 would have. Stored once, by the split that first needs the segment.
     buckets: M::U64,
     /// Address that bucket 0's protocol word would have.
     words: M::U64,
@@ -34,8 +42,9 @@ impl<M: Machine> Segment<M> {
     /// Returns the address of a bucket, which need not exist.
     #[inline(always)]
     pub(super) fn bucket_hint(&self, index: usize, bucket_words: usize) -> *mut u8 {
-        // Relaxed: the segment was published before the extent by which the caller knows the
-        // bucket.
+        // Relaxed: pairs with the stores in `Growth::add_segment`. The segment was published before
+        // the extent by which the caller knows the bucket, and never changes again. A caller with a
+        // mere hint may read 0, and prefetches some address.
         let address = (self.buckets.load(Ordering::Relaxed) as usize).wrapping_add(index * bucket_words * 8);
         std::ptr::with_exposed_provenance_mut(address)
     }
@@ -103,7 +112,8 @@ impl Growth {
         let (block, layout) = allocate::<M>(count * (words + 1) * 8);
         let start = block.as_ptr().expose_provenance();
         let word_start = start + count * words * 8;
-        // Relaxed: published by the Release store of the extent that reaches into the segment.
+        // Relaxed: published by the Release store of the extent that reaches into the segment
+        // (`split`). No lookup knows of a bucket there before.
         segment.buckets.store(start.wrapping_sub(first * words * 8) as u64, Ordering::Relaxed);
         segment.words.store(word_start.wrapping_sub(first * 8) as u64, Ordering::Relaxed);
         self.blocks.push((block, layout));
@@ -120,13 +130,16 @@ impl Growth {
 }
 
 impl<M: Machine, K: Key> HashIndex<M, K> {
-    /// Splits chains until few enough overflow, unless another thread is at it.
+    /// Splits chains until few enough overflow, unless another thread is at it. That thread is not
+    /// waited for: it sees the count of all threads. If it has looked for the last time already,
+    /// the next insert that overflows grows the index.
     #[cold]
     pub(super) fn grow(&self) {
         self.growth.try_with(|growth| {
             for _ in 0..SPLITS {
-                // Relaxed: only the holder of the growth latch changes the extent; the count is a
-                // hint.
+                // Relaxed, both: only the holder of the growth latch changes the extent, and the
+                // latch orders the holders. The count is a hint: a wrong one makes a split early or
+                // late.
                 let extent = Extent(self.extent.load(Ordering::Relaxed));
                 if self.overflowing.load(Ordering::Relaxed) * OVERFLOW <= extent.buckets() {
                     break;
@@ -157,11 +170,17 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         // has stored.
         let (head, word) = unsafe { self.segments[segment_of(old)].chain::<K>(old) };
 
+        // From here on lookups and writers of the old chain start over until it is unlatched.
         let chain = self.latch_for_split(head, word);
+        // With Release and Acquire both could miss: the transaction would rely on a word that the
+        // new chain does not have, and an insert there could get too early a timestamp.
+        //
         // SeqCst: pairs with the fence of a transaction that raises the leaf's word and then checks
         // the leaf's version (`Leaf::word`). It finds the version changed, or its word is copied
         // here.
         M::fence(Ordering::SeqCst);
+        // Relaxed, both: the fence orders the load, and the Release of the extent publishes the
+        // copy.
         new_word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
         self.distribute(growth, head, new_head, extent);
         let buckets = extent.buckets() + 1;
@@ -176,7 +195,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     fn latch_for_split<'a>(&self, head: Bucket<'a, M, K>, word: &'a M::U64) -> ObservedChain<'a, M, K> {
         let mut spin = Spin::<M>::new();
         loop {
-            // Relaxed: the latch acquires.
+            // Relaxed: `latch` acquires, and fails if the version is old. Waiting is safe: a writer
+            // that holds a chain waits for the pool only, and never for a split (`grow` tries).
             let version = head.version().load(Ordering::Relaxed);
             let chain = ObservedChain { head, word, version };
             if version & LOCKED == 0 && chain.latch() {
@@ -192,6 +212,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let after = Extent::new(extent.buckets() + 1, extent.level());
         let mut freed: Vec<NonNull<M::U64>> = Vec::new();
         growth.entries.clear();
+        // The old chain is latched, and no other thread knows the new one. So the order of these
+        // stores is of no interest: a lookup sees them only by the extent, or by the next version.
         old.drain(&mut growth.entries, &mut freed);
         for (key, value) in &growth.entries {
             let hash = K::from_words(*key).hash();

@@ -9,6 +9,11 @@
 //! A descent that another thread has disturbed is *lost*. It is not repeated in the batch, which
 //! would hold up the others, but looked up alone in the end. A lost descent never follows an
 //! address again, since its node was not validated.
+//!
+//! Nothing is shared among the descents but the anchor's version, at which all of them begin. A
+//! lookup of the batch takes effect where a single one does: at the last check of its leaf. So two
+//! lookups of one batch may be of different moments, and one of them may see an insert that an
+//! earlier one has missed.
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
@@ -40,7 +45,8 @@ impl<M: Machine, K: Key, const I: usize> Descent<'_, M, K, I> {
     #[inline(always)]
     fn search<const N: usize>(&mut self, node: Node<'_, M, K, N>, slot: impl FnOnce(usize) -> usize) {
         // Acquire, in `version`: pairs with `Node::publish`. A latched node is not waited for, in
-        // the midst of a batch.
+        // the midst of a batch: the wait would hold up all other keys, and lines that were
+        // prefetched for them could leave the cache.
         self.version = node.version();
         // The parent's check comes after the child's version was loaded, so that the child was its
         // child at that version.

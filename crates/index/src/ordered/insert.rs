@@ -13,6 +13,12 @@
 //! then the parent. A reader that finds the left half at its new version has the old parent's
 //! version, which is latched or changed by then; so it starts over, and does not take a key for
 //! absent that is in the right half.
+//!
+//! **When an insert takes effect.** At the store that publishes the leaf with the new key. After a
+//! split it is the store that publishes the parent: no descent gets to either half before that.
+//! Suppose that two inserts of one key find it absent. If they have seen one version of one leaf,
+//! only one exchange from it succeeds, and the other insert searches again. If they have seen two
+//! versions or two leaves, the earlier one's leaf has changed since, and its exchange fails.
 
 use std::marker::PhantomData;
 
@@ -73,17 +79,21 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     fn try_insert_near(&self, near: &mut Near<M>, key: &KeyWords, value: u64) -> Option<Insert<M>> {
+        // `last` is a key of the leaf, so the leaf covers all from there to `end`, or more.
         let covered = near.last <= *key && near.end.is_none_or(|end| *key < end);
         if !covered || self.family(key) != self.family(&near.last) {
             return None;
         }
         let leaf = self.leaf(std::ptr::with_exposed_provenance_mut(near.leaf));
         // Relaxed loads of a node that may be changing, or serving elsewhere: nothing is concluded
-        // before the latch is held.
+        // before the latch is held. No Acquire load of the version comes first, as in a descent. It
+        // is not needed: the version is this caller's own store, so what it has read is at least as
+        // new.
         let (rank, existing) = leaf.find(key);
         // The leaf covers the same range as long as it has its version. The earlier reads are valid
         // if the latch is taken: the exchange is from `near.version`, which this caller published
-        // itself.
+        // itself. A later writer's keys can't be among them: its exchange would come after this
+        // one.
         if existing != 0 || leaf.count() == L || !leaf.latch(near.version) {
             return None;
         }
@@ -121,6 +131,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         if count == L || strange {
             return self.split_leaf(&reached, rank, rightmost, strange, key, value);
         }
+        // Acquire in `latch`, from the version of the descent: neither this leaf nor its range has
+        // changed. The parent need not be checked again: a split of this leaf, or its unlinking,
+        // would have changed the leaf's version as well.
         if !leaf.latch(before) {
             return None;
         }
@@ -130,7 +143,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     /// What keys of one family have in common. A leaf has keys of one family only, so its first key
-    /// tells for all; an empty leaf takes any.
+    /// tells for all; an empty leaf takes any. Read before the latch is taken, and valid if it is.
     #[inline(always)]
     fn family(&self, key: &KeyWords) -> u64 {
         key[0].checked_shr(self.apart).unwrap_or(0)
@@ -163,7 +176,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         }
         let right = self.leaf(self.leaves.alloc(leaf.stripe()).as_ptr());
         // Latched although no path leads to it: a reader may remember the memory as another leaf,
-        // and must find it changed.
+        // and must find it changed. While these latches are held only those of the pools are waited
+        // for.
         let right_version = right.latch_new();
         // Only this thread changes the two leaves from here on: plain relaxed loads and stores will
         // do, until the Release stores that publish them. Keys that ascend, or come at the very
@@ -254,7 +268,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         root.insert_child(0, separator, right);
         parent.set_child(0, root.words());
         // Relaxed: published with the anchor's version, by `publish_adoption`; a descent validates
-        // height and root together.
+        // height and root together. With the new height and the old root it would take a leaf for
+        // an inner node. The anchor's latch keeps other writers away, so no addition is lost.
         parent.word().fetch_add(1, Ordering::Relaxed);
         Some((root, version))
     }
@@ -266,7 +281,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     ) {
         if let Some((root, version)) = root {
             // Before the anchor, which leads to it: a reader that sees the anchor's new version
-            // finds the root unlatched.
+            // finds the root unlatched. It would only wait otherwise. A reader of the root's memory
+            // from another life finds this version or the odd one.
             root.publish(version);
         }
         // Release, in `publish`: separators and children come before; pairs with the Acquire of the

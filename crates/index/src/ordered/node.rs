@@ -13,6 +13,10 @@
 //! | the Release fence of `latch`, before the stores | the Acquire fence of `is_at`, after the loads | a reader with a new key that still finds the old version |
 //! | `publish` (Release) | the exchange of `latch` (Acquire) | a writer that changes an older state than the last writer left |
 //! | the exchange of `latch` from the observed version | all other changes of the word | a writer whose reads were overtaken: `latch` fails |
+//!
+//! **Lines.** The first line has version, protocol word and count. A lookup reads it, the lines of
+//! the keys and one line of the values. A transaction that raises the word takes the first line
+//! from other lookups of the leaf. In exchange a miss finds the word in a line that it has read.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -29,11 +33,14 @@ const LATCHED: u64 = 1;
 const STEP: u64 = 2;
 
 const VERSION: usize = 0;
-/// The position of the protocol's word in a leaf, and of the tree's height in the anchor.
+/// The position of the protocol's word in a leaf, and of the tree's height in the anchor. A leaf's
+/// version does not protect its word: protocols raise it without the latch.
 const WORD: usize = 1;
-/// The position of the number of keys, and above it the position after the last insert.
+/// The position of the number of keys, and above it the position after the last insert. One word
+/// for both: they change together, and one store changes them.
 const COUNT: usize = 2;
-/// The position of the pool's word in a free node.
+/// The position of the pool's word in a free node. A node in use leaves it alone, and no reader
+/// looks at it, so the pool may write it while an old reader is in the node.
 pub(super) const LINK: usize = 3;
 const FIRST_KEY: usize = 8;
 
@@ -152,6 +159,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         if Self::is_latched(version) { self.wait() } else { version }
     }
 
+    // The latch's holder waits for no other latch of a node, only for the pool's (`insert`). So the
+    // wait ends.
     #[cold]
     fn wait(self) -> u64 {
         let mut spin = Spin::<M>::new();
@@ -170,7 +179,9 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         // Acquire: pairs with the Release fence in `latch`: if a load before saw a change under
         // way, the load below sees the odd version, or a later one.
         M::fence(Ordering::Acquire);
-        // Relaxed: the fence orders it after the loads before.
+        // Relaxed: the fence orders it after the loads before. An Acquire load would not: it orders
+        // what comes after it. A reader could then load the version first, and keys of a later
+        // change after that.
         self.at(VERSION).load(Ordering::Relaxed) == version
     }
 
@@ -191,17 +202,26 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
             self.at(VERSION).compare_exchange(version, version | LATCHED, Ordering::Acquire, Ordering::Relaxed);
         // Release: pairs with the Acquire fence in `is_at`: a reader that sees one of the stores to
         // come sees the odd version. (A Release exchange would order what comes before it, not what
-        // comes after.)
+        // comes after.) Without the fence a new key could become visible before the odd version: a
+        // reader would find the old version before and after it loads that key.
         M::fence(Ordering::Release);
         exchange.is_ok()
     }
 
     /// Latches a node that the pool has just given out, and returns its version before.
     pub(super) fn latch_new(self) -> u64 {
+        // The version goes on from there. It must not restart: a reader that remembers the node at
+        // a version would take the new contents for the old ones once that number comes again.
+        //
         // Relaxed: only the owner of a free node changes its version, and it got the node through
-        // the pool's latch.
+        // the pool's latch, which orders the former owner's `publish` before this load.
         let version = self.at(VERSION).load(Ordering::Relaxed);
         debug_assert!(!Self::is_latched(version));
+        // A plain store will do, where `latch` needs an exchange. No path leads to the node, so no
+        // other thread tries to latch it, but for one that remembers an old version. That thread's
+        // exchange fails, and stores nothing.
+        //
+        // Relaxed: the fence below orders it before the stores to come.
         self.at(VERSION).store(version | LATCHED, Ordering::Relaxed);
         // Release: pairs with the Acquire fence in `is_at`, of readers that remember the node from
         // its former life.
@@ -212,7 +232,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// Ends a change, and returns the version after it.
     #[inline(always)]
     pub(super) fn publish(self, version: u64) -> u64 {
-        // Release: pairs with the Acquire in `version` and `latch`.
+        // Release: pairs with the Acquire in `version`, `latch` and `Leaf::version_as`. A store,
+        // not an exchange: only the latch's holder changes an odd version.
         self.at(VERSION).store(version + STEP, Ordering::Release);
         version + STEP
     }
@@ -221,7 +242,9 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// seen it are not disturbed.
     #[inline(always)]
     pub(super) fn unlatch(self, version: u64) {
-        // Release: pairs with the Acquire in `latch`.
+        // Release: pairs with the Acquire in `latch`. Keys and children are unchanged, but the word
+        // may have been raised (`bequeath`): the next writer sees that. The version returns to a
+        // former value, which is safe only because the contents are those of that value.
         self.at(VERSION).store(version, Ordering::Release);
     }
 
@@ -232,6 +255,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         unsafe { Leaf::new(self.at(VERSION), self.at(WORD)) }
     }
 
+    /// Returns the protocol's word of a leaf, or the height of the tree in the anchor. Protocols
+    /// raise a leaf's word at any time; the height changes under the anchor's latch.
     #[inline(always)]
     pub(super) fn word(self) -> &'a M::U64 {
         self.at(WORD)
@@ -242,7 +267,9 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// Returns the number of keys in the node, at most `N`.
     #[inline(always)]
     pub(super) fn count(self) -> usize {
-        // Relaxed: a reader validates by `is_at`; a writer has the latch.
+        // Relaxed: a reader validates by `is_at`; a writer has the latch. The reader uses the count
+        // before it validates. It may be of another change than the keys, and of a node that serves
+        // anew, but is never beyond the node: only `set_count` stores it.
         (self.at(COUNT).load(Ordering::Relaxed) & ((1 << COUNT_BITS) - 1)) as usize
     }
 
@@ -255,7 +282,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
 
     pub(super) fn set_count(self, count: usize, hint: usize) {
         debug_assert!(count <= N);
-        // Relaxed: published by the Release of `publish`.
+        // Relaxed: published by the Release of `publish`. It need not come after the keys that it
+        // counts, since no reader trusts either before the version.
         self.at(COUNT).store(count as u64 | (hint as u64) << COUNT_BITS, Ordering::Relaxed);
     }
 
@@ -315,7 +343,9 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     /// Returns the value of `key` as [`Node::find`] does, when the rank is known.
     #[inline(always)]
     pub(super) fn value_at_rank(self, key: &KeyWords, rank: usize) -> u64 {
-        // There is no branch on the outcome of the search.
+        // There is no branch on the outcome of the search. Key and value are loaded one after the
+        // other; a writer that shifts entries between the two makes them a mixture, and `is_at`
+        // fails.
         let before = rank.saturating_sub(1);
         let present = (rank > 0) & self.is_key(before, key);
         // Relaxed: as in `key`.
@@ -355,7 +385,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.slot(i).store(value, Ordering::Relaxed);
     }
 
-    /// Moves the words `from..to` one up (`by` 1) or down (`by` -1).
+    /// Moves the words `from..to` one up (`by` 1) or down (`by` -1). A reader meanwhile may find an
+    /// entry twice, or not at all; the odd version tells it so.
     #[inline(always)]
     fn shift(words: &[M::U64], from: usize, to: usize, up: bool) {
         // Relaxed, both: the caller has the latch, and `publish` publishes.
@@ -423,7 +454,8 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     }
 
     /// Returns the address of the child in `slot`. It is arbitrary unless the node is validated
-    /// afterwards.
+    /// afterwards: it may be of a change under way, or, in a slot beyond the count, of a child that
+    /// has left the node long ago. After the validation it leads to a node of the right kind.
     #[inline(always)]
     pub(super) fn child(self, slot: usize) -> *mut M::U64 {
         std::ptr::with_exposed_provenance_mut(self.value(slot) as usize)

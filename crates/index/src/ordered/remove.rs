@@ -16,6 +16,14 @@
 //! observed a smaller range, which the heir still covers.
 //!
 //! **Protocol words.** A mark in the leaf's word must not be lost: see `bequeath`.
+//!
+//! **When a remove takes effect.** At the store that publishes its leaf. The unlinking afterwards
+//! is housekeeping: no lookup, at whatever moment, finds other keys because of it.
+//!
+//! **Progress.** An unlinking waits for no latch while it holds one. If it fails, another writer
+//! holds a latch or has changed a node, and the loop in `unlink` descends again. It is done when
+//! the descent leads to a leaf with keys: another thread has inserted there, or has unlinked the
+//! leaf, so that the descent leads to the heir.
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use smallvec::SmallVec;
@@ -57,6 +65,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         if !reached.leaf.latch(reached.version) {
             return None;
         }
+        // The comparison with `expect` and the removal are one step, since no version came between
+        // them. Otherwise a thread that removes an old record could remove the key's new one.
         let left = reached.leaf.remove_entry(rank - 1);
         // Release, in `publish`: pairs with the Acquire of `version`; a lookup sees the entry gone,
         // or the version before.
@@ -94,7 +104,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             return self.lower_root();
         };
         // From the top down, and as far as it goes: the first that fails ends it, and no latch is
-        // waited for.
+        // waited for. An unlinking that waited would keep its upper nodes from all descents.
         let latched = path[fork..].iter().take_while(|passed| passed.node.latch(passed.version)).count();
         if latched == path.len() - fork && reached.leaf.latch(reached.version) {
             if self.bequeath(&path[fork], path.len() - 1 - fork, reached.leaf) {
@@ -111,6 +121,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
 
     /// Takes the empty leaf, latched like the nodes from the fork down, out of the tree.
     fn cut(&self, path: &[Passed<'_, M, K, I>], fork: usize, reached: &ReachedLeaf<'_, M, K, L, I>) {
+        // The only change of contents. The nodes below the fork keep theirs, and no new descent
+        // reaches them.
         path[fork].node.remove_child(path[fork].slot);
         // From the bottom up. A reader that finds the leaf at its new version checks a node above
         // it, which is latched or changed.
@@ -121,7 +133,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         path[fork].node.publish(path[fork].version);
         // From now on no descent finds the nodes, and a reader that remembers them finds their
         // versions changed. So they may serve again at once: versions go on from where they are
-        // (`Node::latch_new`).
+        // (`Node::latch_new`). A node that were freed before it is published could have a new owner
+        // already, whose latch the store of the version would take away.
         self.leaves.free(reached.leaf.slot_of_pool(), reached.leaf.stripe());
         for passed in &path[fork + 1..] {
             self.inners.free(passed.node.slot_of_pool(), passed.node.stripe());
@@ -135,6 +148,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn bequeath(&self, fork: &Passed<'_, M, K, I>, height: usize, leaf: LeafNode<'_, M, K, L>) -> bool {
         let left = fork.slot > 0;
         let mut parent = fork.node;
+        // Odd: the caller has latched the fork. The checks below compare with this value.
         let mut parent_version = parent.version();
         let mut next = parent.child(if left { fork.slot - 1 } else { 1 });
         for _ in 0..height {
@@ -157,6 +171,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         if !parent.is_at(parent_version) || LeafNode::<M, K, L>::is_latched(version) || !heir.latch(version) {
             return false;
         }
+        // The heir is latched, so that no split of it is under way. The new half of such a split
+        // could cover the range, and have a copy of the word from before the raise.
+        //
         // SeqCst: pairs with the fence of a transaction that raises the word of `leaf` and then
         // checks its version (`Leaf::word`). `leaf` was latched before: the transaction finds that,
         // or its word is taken over here.
@@ -195,7 +212,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                 return Some(());
             }
             // Anchor, then root, each from the version that it was read at: the root still has a
-            // single child.
+            // single child. That child needs no latch: its keys stay, and a split of it would need
+            // the latch of the root.
             if !anchor.latch(anchor_version) {
                 return None;
             }

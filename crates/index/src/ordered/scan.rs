@@ -16,6 +16,21 @@
 //! bound goes to the copied leaf, and changes its version. So it can't fall into a gap between two
 //! reported leaves. If the parent has not changed since (`find_near`), the scan goes through it;
 //! otherwise it starts again at the root.
+//!
+//! **Example.** A scan has copied a leaf that covers the keys below 30, and its last key is 20. Now
+//! another thread inserts 25. The scan goes on at 30 and does not see it. But 25 went to the copied
+//! leaf, so the leaf's version has changed, and the validation of the scanning transaction fails.
+//! It also fails if the leaf was full and was split: the split changes the version of the left
+//! half, and the right half has keys below 30 only.
+//!
+//! **A bound stays true.** Bounds are read on the way down, from nodes that may change afterwards.
+//! A node gives up a part of its range only when it is split, which changes its version. When a
+//! neighbour is unlinked, the node's range grows. So while a leaf, or a parent, has the version at
+//! which the scan read it, it covers its bounds or more.
+//!
+//! **Progress.** A scan holds no latch and waits only for writers that hold one. Each leaf takes it
+//! to a later key, or to an earlier one if it goes backward. It copies a leaf again only because a
+//! writer has changed the leaf or a node above it.
 
 use contend_machine::{Machine, Spin};
 
@@ -56,6 +71,8 @@ impl Bounds {
 
 /// The parent of the leaf that a scan has read last.
 struct Parent<'a, M: Machine, K: Key, const I: usize> {
+    /// Nothing keeps the node from being changed, or freed, between two leaves: `find_near`
+    /// compares its version.
     node: InnerNode<'a, M, K, I>,
     version: u64,
     bounds: Bounds,
@@ -72,8 +89,13 @@ impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
     /// Returns the positions of the entries in `low..=high` and within the leaf's bounds. The scan
     /// visits the keys beyond the bounds later.
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
+        // The leaf may be changing. Then the positions are any that lie in it, with `first` not
+        // above `end`, so that the copy stays inside; and the check after the copy fails.
         let count = self.leaf.count().min(L);
         let first = self.leaf.lower_bound(self.bounds.low.as_ref().map_or(low, |bound| bound.max(low)), count);
+        // If the leaf has inherited a neighbour's range, it may have keys beyond its bounds. They
+        // were inserted after the bounds were read. Reported now, they would be reported twice: the
+        // scan will come to the bound, and to this leaf or its neighbour, once more.
         let end = match &self.bounds.high {
             Some(bound) if bound <= high => self.leaf.lower_bound(bound, count),
             _ => self.leaf.rank(high, count),
@@ -82,7 +104,8 @@ impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
     }
 }
 
-/// The entries of one leaf that a scan wants.
+/// The entries of one leaf that a scan wants. They are the scan's own: the visitor sees a copy that
+/// was checked, and may take as long as it likes, or use the index itself.
 struct Copied<const L: usize> {
     keys: [KeyWords; L],
     values: [u64; L],
@@ -105,6 +128,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                 Direction::Backward => &high,
             };
             let found = self.copy_leaf(from, &low, &high, direction, &mut parent, &mut copied);
+            // The leaf comes before its entries: a visitor that stops at an entry has noted the
+            // leaf that protects what it has seen, the keys between the entries included.
             if visitor.leaf(found.leaf.leaf(), found.version).is_break() {
                 return;
             }
@@ -136,6 +161,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     ) -> CoveringLeaf<'a, M, K, L> {
         let mut spin = Spin::<M>::new();
         loop {
+            // The way by the parent costs two nodes' checks instead of a descent. It is only tried:
+            // once the parent has changed, its version never comes back, and the descent brings
+            // another parent.
             let near = parent.as_ref().and_then(|parent| self.find_near(parent, from, direction));
             if let Some(found) = near.or_else(|| self.find_from_root(from, parent)) {
                 let (first, end) = found.positions(low, high);
@@ -144,6 +172,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                     *key = found.leaf.key(first + i);
                     *value = found.leaf.value(first + i);
                 }
+                // The copy takes effect here: if the leaf is unchanged, keys and values are those
+                // of `found.version`. Acquire fence, in `is_at`: pairs with the Release fence of
+                // `Node::latch`.
                 if found.leaf.is_at(found.version) {
                     return found;
                 }
@@ -164,6 +195,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             return None;
         }
         let node = parent.node;
+        // The version was loaded (Acquire) when the scan came by this node first. What is read now
+        // is of that version, or of a change since; the first check below tells which.
         let count = node.count().min(I - 1);
         let slot = node.rank(from, count);
         let bounds = parent.bounds.of_child(node, count, slot);
@@ -173,12 +206,17 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             Direction::Backward => slot.saturating_sub(1),
         };
         let next = node.child(next);
+        // Before the child is followed: its address, the slot and the bounds are of one version.
         if !node.is_at(parent.version) {
             return None;
         }
+        // The leaf after this one, so that it comes while the visitor sees this one's entries.
         LeafNode::<M, K, L>::prefetch(next, true);
         let leaf = self.leaf(child);
         let version = leaf.stable_version();
+        // Again, after the leaf's version was loaded (`super::lookup`). Suppose that a split moved
+        // keys out of the leaf between the check above and that load. Without this check the scan
+        // would copy the left half, at its new version, for the bounds of both.
         node.is_at(parent.version).then_some(CoveringLeaf { leaf, version, bounds })
     }
 
@@ -187,13 +225,17 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         from: &KeyWords,
         parent: &mut Option<Parent<'a, M, K, I>>,
     ) -> Option<CoveringLeaf<'a, M, K, L>> {
+        // There was none yet, or it has changed, or it does not cover the key.
         *parent = None;
         let (mut above, mut bounds) = (Bounds::default(), Bounds::default());
+        // `visit` sees each node before it is validated. The bounds that it leaves are used only if
+        // the descent has got to the leaf, which has validated all nodes on the way.
         let reached = self.descend(from, |visit| {
             above = bounds;
             bounds = above.of_child(visit.node, visit.count, visit.slot);
             true
         })?;
+        // Below the anchor the leaf is the whole tree, and the scan ends with it.
         if reached.parent != self.anchor() {
             *parent = Some(Parent { node: reached.parent, version: reached.parent_version, bounds: above });
         }
@@ -201,7 +243,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 }
 
-/// Returns the key before `key`, which is not the smallest.
+/// Returns the key before `key`, which is not the smallest. A leaf's low bound belongs to the leaf,
+/// so a scan backward goes on right below it. No key lies between the two, so no gap is left that
+/// no reported leaf covers.
 #[inline]
 fn before<K: Key>(mut key: KeyWords) -> KeyWords {
     for word in key[..K::WORDS].iter_mut().rev() {
