@@ -272,7 +272,8 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
             [wts, rts, prewrite].into_iter().for_each(|ts| ts.store(0, Ordering::Relaxed));
             // Latched until `placeholder_inserted` makes it a prewrite of its transaction. Without
             // the latch a younger transaction could find the record first, read that it is absent,
-            // and leave its time in the `rts`. Then the insert would overwrite that `rts`.
+            // and leave its time in the `rts`. Then the insert would overwrite that `rts`. Relaxed:
+            // as above.
             cell.word().store(flags | if held { LOCKED } else { 0 }, Ordering::Relaxed);
         });
     }
