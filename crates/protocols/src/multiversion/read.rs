@@ -120,6 +120,9 @@ fn read_cell<M: Machine>(
         // Acquire: pairs with the Release of `install_all`. The row and the links that are read
         // next are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
+        // The intent does not matter then: versions are installed in the order of their times, so a
+        // writer before the reader's time comes too late. A late write that is let through ends the
+        // old version early, and the validation notices.
         if wts_of(word) > view.ts && word & UNLINKED == 0 {
             return read_old_version(at, cell, number, view, copy, on_read);
         }
