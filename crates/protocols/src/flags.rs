@@ -9,6 +9,9 @@
 //! | 0 | locked, in the protocol's way |
 //!
 //! An insert or a delete changes all cells of a record, so that each tells whether there is a row.
+//!
+//! The flags are in the word that a reader validates, or that it locks. So a reader that relied on
+//! a flag finds another word at its validation, or its lock keeps the flag as it is.
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{Cell, Cells, Context, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome};
@@ -52,7 +55,9 @@ pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
 }
 
 /// Installs the write at `position`, whose cells the transaction holds exclusively. `change` clears
-/// flags of a cell, or sets some, and returns the flags before.
+/// flags of a cell, or sets some, and returns the flags before. Readers wait for the lock (in
+/// H-Store for that of the partition), so the order of row and flags does not matter to them: the
+/// Release that gives the lock up publishes both.
 #[inline(always)]
 pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {
     let kind = cx.writes.entries()[position].kind;
@@ -90,7 +95,7 @@ pub(crate) fn may_be_missed(deleted_in: u64, oldest: u64) -> bool {
 
 /// Marks a tombstone as unlinked, if it still is one and old enough. `try_acquire` acquires a cell
 /// exclusively and returns its flags, or `None` if another holds the cell. `release` ends that, and
-/// clears and then sets flags.
+/// clears and then sets flags. No holder is waited for, so this can't be part of a deadlock.
 pub fn unlink_held<M: Machine>(
     tombstone: Tombstone<'_, M>,
     try_acquire: impl Fn(Cell<M>) -> Option<u64>,
@@ -163,7 +168,9 @@ pub(crate) fn unlink_unlocked<M: Machine>(
     };
     // AcqRel. The Acquire pairs with the Release of the last unlock; the Release pairs with the
     // Acquire of the next lock and of readers (`ReadsAndLocks`; in H-Store its own exchange). The
-    // exchange succeeds only on the word that was judged, so no commit has come between.
+    // exchange succeeds only on the word that was judged, so no commit has come between. Suppose
+    // that an insert locks the tombstone after the load above. Then the word is another one, and
+    // the exchange fails. If the exchange comes first, the insert finds the bit, and aborts.
     if first.word().compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return UnlinkOutcome::Busy;
     }

@@ -59,7 +59,8 @@ const STEP_US: f64 = 0.5;
 /// doesn't wait. Where threads share cores, the transaction that is in the way may need this core
 /// to end.
 const GIVE_WAY_AFTER: u32 = 8;
-/// Commits of a worker between two of its looks at the clock.
+/// Commits of a worker between two of its looks at the clock. A look also loads the line of
+/// [`Climb`], which the winner of an interval stores to.
 const CLOCK_EVERY: u64 = 16;
 
 /// The state of backoff that all workers share.
@@ -68,10 +69,11 @@ pub struct Backoff<M: Machine> {
     options: RetryOptions,
     cycles_per_us: f64,
     /// The adaptive bound in cycles. Workers load it at each abort; one of them stores it once in 5
-    /// ms.
+    /// ms. Its line changes only then, so a worker finds it in its own cache in between.
     bound: CachePadded<M::U64>,
     climb: CachePadded<Climb<M>>,
-    /// Commits by worker. Each worker stores its own entry only.
+    /// Commits by worker. Each worker stores its own entry only, by a plain store to a line that
+    /// stays in its cache. One common counter would move to another core with each commit.
     commits: Box<[CachePadded<M::U64>]>,
 }
 
@@ -152,6 +154,8 @@ impl<M: Machine> Backoff<M> {
         let last_change = f64::from_bits(climb.change.load(Ordering::Relaxed));
         let step = STEP_US * elapsed as f64 / (CLIMB_EVERY_US * self.cycles_per_us);
         let bound = self.bound_us();
+        // The last change was right if the throughput has grown since. So the sign of the product
+        // says whether the next step goes up: the same way after a gain, else back.
         let next = next_bound(bound, self.options.max_us as f64, step, gain * last_change, random & 1 == 0);
         // Relaxed, both: `change` is for the next winner, and the bound is a hint (`bound_us`).
         climb.change.store((next - bound).to_bits(), Ordering::Relaxed);
@@ -199,7 +203,8 @@ impl<M: Machine> Retry<M> {
     #[inline]
     fn count(&mut self) {
         self.commits += 1;
-        // Relaxed: read by the worker that takes a step, as a statistic (`maybe_climb`).
+        // Relaxed: read by the worker that takes a step, as a statistic (`maybe_climb`). A commit
+        // that is seen late counts in the next interval.
         self.shared.commits[self.worker].store(self.commits, Ordering::Relaxed);
         if self.commits.is_multiple_of(CLOCK_EVERY) {
             let random = self.random.draw();

@@ -58,6 +58,11 @@
 //!
 //! **Commit point.** The end of the check (step 5).
 //!
+//! **Order of the steps.** Step 3 places an intent, and then loads the `rts`. Step 4 raises the
+//! `rts`, and step 5 then looks for intents. The four accesses are SeqCst (`WriteIntents::place`,
+//! `rts_under_intent`, `raise_rts`, `is_still_visible`). So of a writer and a younger reader one
+//! finds the other, and aborts or waits. This is what the paper's fences between its steps are for.
+//!
 //! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits
 //! form no cycle.
 //!
@@ -190,7 +195,8 @@ impl<M: Machine, F: ValidationFaults> CicadaRules<M, F> {
     }
 
     /// Sorts the writes by the `wts` of their newest versions, the latest first: those cells are
-    /// the most contended.
+    /// the most contended. Any order of the intents is free of deadlocks, because a transaction
+    /// waits for older ones only. So a wrong guess costs time and nothing else.
     #[inline(always)]
     fn sort_by_newest_wts(cx: &Context<M>, order: &mut Vec<(u64, usize)>) {
         order.clear();
@@ -275,6 +281,8 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
             txn.begin_snapshot(cx, &self.collector, || clock.stamp(epoch));
             return Ok(());
         }
+        // The watermark is another worker's clock, and this one may be behind. Raised above it, the
+        // clock gives no timestamp for which versions have been reused.
         if let Some(watermark) = self.collector.begin(cx, &mut txn.intents.retired, || clock.now()) {
             clock.begin_at(watermark);
         }
@@ -332,7 +340,7 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         let CicadaWorker { txn, order, commits_in_a_row, .. } = local;
         let is_calm = *commits_in_a_row >= CALM_AFTER;
-        // Step 1: the early check.
+        // Step 1: the early check. It raises no `rts`, so it proves nothing; step 5 looks again.
         if self.options.precheck && !is_calm && !cx.writes.is_empty() {
             txn.check_reads::<F>()?;
         }
@@ -347,6 +355,8 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
                 self.place_intents(cx, txn, position)?;
             }
         }
+        // The copies of what will be overwritten, now: they may fail, and step 5 is the commit
+        // point.
         if !self.options.single_version || cx.writes.entries().iter().any(|write| write.table().records_history()) {
             txn.intents.copy(cx, &self.collector, false, txn.ts)?;
         }

@@ -51,7 +51,7 @@
 //! | committed earlier | π is at most its π |
 //! | committed later | it may have looked at the `rts` already; abort if it would have aborted had it seen this transaction |
 //!
-//! **Commit point.** The test η < π, which is the last step that can fail.
+//! **Commit point.** The test η < π. After it only the memory for copies can be missing.
 //!
 //! **Waits.** A reader waits for a writer that has decided to commit, and such a writer for one
 //! with an earlier timestamp. So waits form no cycle.
@@ -104,7 +104,8 @@ pub type Ermia<M, F = Sound> = MultiVersion<ErmiaRules<M, F>>;
 #[derive(Debug)]
 pub struct ErmiaRules<M: Machine, F = Sound> {
     shared: SnapshotState<M>,
-    /// The latest commit whose tombstone has left an index.
+    /// The latest commit whose tombstone has left an index. It changes only when tombstones leave,
+    /// and is loaded at each miss, so it has a line of its own.
     unlinked: CachePadded<M::U64>,
     faults: PhantomData<fn() -> F>,
 }
@@ -113,7 +114,8 @@ pub struct ErmiaRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct ErmiaWorker<M: Machine> {
     txn: SnapshotTxn<M>,
-    /// The cells whose newest version it has read.
+    /// The cells whose newest version it has read. Old versions are not among them: their
+    /// overwriter has committed, and its π, which is final, was taken over at the read.
     read_set: Vec<ReadEntry<M>>,
     window: Window,
 }
@@ -153,6 +155,12 @@ impl Window {
 /// Returns the timestamp and the π of the overwriter of a version that was read: the transaction
 /// that has replaced it, or is going to replace it with a timestamp up to `commit_ts`. `None` if
 /// there is none.
+///
+/// The intent is loaded before the word. If the word came first, U could install between the two
+/// loads: the word would be the old one, the intent would be gone, and T would not know of U.
+///
+/// The π that it returns is final. A writer stores it in the copy when it installs, after its
+/// exclusion test, and the new word publishes the copy.
 ///
 /// # Errors
 /// A transaction is about to replace it with a later timestamp, a wait took too long, the record
@@ -198,10 +206,15 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
     fn finalize(cx: &Context<M>, local: &mut ErmiaWorker<M>, own_intent: u64, commit_ts: u64) -> Result<(), Abort> {
         M::step("successors");
         for &(cell, word) in &local.read_set {
-            // Relaxed: no other transaction's intent has this value.
+            // Relaxed: no other transaction's intent has this value. The worker's own stores are
+            // seen in order, so no former intent of its own is taken for this one.
             if intent_of(cell).load(Ordering::Relaxed) == own_intent {
                 continue;
             }
+            // First the rts, then the look at the overwriter, all SeqCst. U announces its intent,
+            // and then loads the rts (`predecessors` below). So T finds U, or U finds T's rts.
+            // Swapped, both could miss the other: T would look first, and U would load before the
+            // rts is there.
             raise_rts::<M, F>(cell, commit_ts);
             match Self::known_overwriter(overwriter_of((cell, word), commit_ts)?) {
                 Some((overwriter, sstamp)) if overwriter <= commit_ts => local.window.lower_sstamp(sstamp),
@@ -265,6 +278,9 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
     }
 
     fn before_unlink(&self, tombstone: Tombstone<'_, M>) {
+        // The word may be older than the one that `super::unlink` judges, but not if it lets the
+        // tombstone go. Then the epoch of the deletion was over when `tombstone` was made, so the
+        // deletion happened before.
         // Relaxed, both: the leaf's version publishes the timestamp; pairs with `observe_leaf`.
         // Should the tombstone stay, this costs a few needless aborts.
         let deleted_at = tombstone.cells().next().map_or(0, |cell| wts_of(cell.word().load(Ordering::Relaxed)));
@@ -359,6 +375,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
                 local.window.lower_sstamp(commit_ts);
                 return Self::finalize(cx, local, local.txn.intent, commit_ts);
             }
+            // SeqCst, in `latest`: before the looks at the intents. Each writer with a timestamp up
+            // to this one has announced it, and is waited for.
             let commit_ts = self.shared.counter.latest();
             // Its place is after the commit of that time, and before the next one.
             local.window.lower_sstamp(commit_ts + 1);
@@ -367,6 +385,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
         let commit_ts = self.shared.counter.take_commit_ts(&local.txn.intents);
         local.window.lower_sstamp(commit_ts);
         Self::finalize(cx, local, commit_ts, commit_ts)?;
+        // Whatever the outcome, the `rts` that were raised stay. After an abort they cost later
+        // writers a larger η than needed, and break nothing.
         let intents = &mut local.txn.intents;
         intents.copy(cx, &self.shared.collector, true, u64::MAX)?;
         intents.install_all(cx, commit_ts, local.window.sstamp);

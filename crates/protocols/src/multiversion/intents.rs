@@ -12,12 +12,28 @@
 //! | `INTENT_WITHOUT_TIMESTAMP` and a worker's number | a timestamp will be drawn later, and be later than all there are | reads |
 //! | `INTENT_WITHOUT_TIMESTAMP` | a thread works on the cell's chain, or unlinks a tombstone, and waits for nobody | reads |
 //!
+//! An intent is placed by an exchange from `NO_INTENT`, and only its holder stores another value.
+//! So a plain store changes it, or gives it up. Where two transactions must not miss each other,
+//! the exchange and such stores are SeqCst. Where only the next holder must see the last one's
+//! stores, Acquire and Release suffice.
+//!
 //! **A commit** that holds the intents of all cells that it writes first copies the versions that
 //! it overwrites ([`WriteIntents::copy`], which may fail) and then installs
 //! ([`WriteIntents::install_all`], which can't). For each record it links the copies, sets the lock
 //! bit, passes a Release fence, stores the row, and stores the words with Release. A reader that
 //! has seen a word of the new row sees the lock bit, or the new word, at its second look
 //! (`super::read`).
+//!
+//! Each step has its place:
+//!
+//! - The link comes before the lock. A reader that finds the lock follows the link at once, and
+//!   must find the version that is being overwritten.
+//! - The lock comes before the row. Otherwise a reader could copy half of the new row, and find the
+//!   old word before and after.
+//! - The new word comes after the row. Otherwise a reader could find the new word twice, and copy
+//!   the old row between.
+//! - The intent is given up after the new word. Otherwise a younger reader could find no intent,
+//!   and then the old word: it would miss an older version.
 //!
 //! [`SuffixKind`]: super::SuffixKind
 
@@ -53,8 +69,10 @@ fn had_row<M: Machine>(cell: Cell<M>) -> bool {
 /// overwrites.
 #[derive(Debug)]
 pub(crate) struct WriteIntents<M: Machine> {
+    /// The cells that have an intent of the transaction, in the order in which they were placed.
     cells: Vec<Cell<M>>,
-    /// Copies of the versions that the commit overwrites, each with the position of its write.
+    /// Copies of the versions that the commit overwrites, each with the position of its write. No
+    /// other thread knows of a copy before it is linked.
     copies: Vec<(usize, OldVersion<M>)>,
     pub(crate) retired: RetiredVersions<M>,
     /// The timestamp of the worker's last commit.
@@ -93,6 +111,7 @@ impl<M: Machine> WriteIntents<M> {
                     self.cells.push(cell);
                     break;
                 }
+                // This transaction's own: it has acquired the cell before.
                 Err(other) if other == intent => break,
                 // A failed exchange takes the line from the holder. So the word is loaded until it
                 // changes, before the next one.
@@ -114,6 +133,10 @@ impl<M: Machine> WriteIntents<M> {
 
     /// Places an intent on a cell without waiting, and returns its word: the first updater wins.
     ///
+    /// The `wts` is looked at under the intent. If it were looked at before, T1 and T2 could both
+    /// find a version that they may overwrite. T1 would install its version and give the intent up,
+    /// and T2 would overwrite that version without having seen it: a lost update.
+    ///
     /// # Errors
     /// Another transaction has an intent there, or has installed a version later than `begin_ts`.
     #[inline(always)]
@@ -127,7 +150,8 @@ impl<M: Machine> WriteIntents<M> {
 
     /// Makes the intent of a new cell, of a record that the transaction has just inserted, its own.
     pub(crate) fn adopt(&mut self, cell: Cell<M>, intent: u64) {
-        // SeqCst: as in `place`, before a look at the rts.
+        // SeqCst: as in `place`, before a look at the rts. A store suffices: `super::init` has left
+        // an intent there, and no other thread exchanges another value than `NO_INTENT`.
         intent_of(cell).store(intent, Ordering::SeqCst);
         self.cells.push(cell);
     }
@@ -145,7 +169,8 @@ impl<M: Machine> WriteIntents<M> {
         for cell in at.cells(Groups::ALL) {
             self.adopt(cell, intent);
             // A transaction that missed the key has read that it is absent. That counts also if
-            // this insert aborts, and another gives the record a row.
+            // this insert aborts, and another gives the record a row. A reader may have found the
+            // record already, taken it for absent, and raised its rts: the larger one counts.
             // SeqCst: after the intent; pairs with `raise_rts`.
             latest = rts_of(cell).fetch_max(missed, Ordering::SeqCst).max(latest);
         }
@@ -181,7 +206,8 @@ impl<M: Machine> WriteIntents<M> {
     pub(super) fn announce(&self, intent: u64) {
         for &cell in &self.cells {
             // SeqCst: before the timestamp is drawn; pairs with the loads of a reader that has
-            // drawn its own timestamp before (`CommitCounter::latest`).
+            // drawn its own timestamp before (`CommitCounter::latest`). The second time the value
+            // is the timestamp; it only ends the wait of readers that began before it.
             intent_of(cell).store(intent, Ordering::SeqCst);
         }
     }
@@ -199,6 +225,8 @@ impl<M: Machine> WriteIntents<M> {
         mut place: impl FnMut(&mut Self, Cell<M>) -> Result<u64, Abort>,
         mut on_miss: impl FnMut(ReadEntry<M>),
     ) -> Result<RecordState, Abort> {
+        // No other thread stores the row as long as the intents are held. So the copies below need
+        // no second look at the word.
         let (held, mut flags) = (self.cells.len(), 0);
         for cell in at.cells(groups) {
             flags |= place(self, cell)?;
@@ -229,6 +257,11 @@ impl<M: Machine> WriteIntents<M> {
     /// Copies the versions that a commit of time `ts` is going to overwrite, if a transaction could
     /// need them. With `absent` a version without a row is copied as well. A newest version that is
     /// younger than `ts` is not overwritten: a late update is applied to it.
+    ///
+    /// It may fail, so it only makes the copies. [`install_all`], which can't fail, links them. The
+    /// rows stay as they are meanwhile, because the transaction holds the intents.
+    ///
+    /// [`install_all`]: WriteIntents::install_all
     ///
     /// # Errors
     /// The machine has no more memory.
@@ -297,6 +330,9 @@ impl<M: Machine> WriteIntents<M> {
         }
         self.copies.clear();
         self.last_commit_ts = ts;
+        // All at the end, so that the commit is seen as a whole: until then a younger reader waits
+        // at each of its cells. A reader that finds an intent given up (Release in `truncate`,
+        // SeqCst in `await_intents`) finds the new word.
         self.truncate(0);
     }
 
@@ -320,7 +356,8 @@ impl<M: Machine> WriteIntents<M> {
             // Relaxed: the transaction holds the intent.
             let word = cell.word().load(Ordering::Relaxed);
             if wts_of(word) <= ts {
-                // Relaxed: no other thread knows the copy yet.
+                // Relaxed: no other thread knows the copy yet. The Release of `chain::push_copy`
+                // publishes it.
                 copy.word().store(word & !QUEUED, Ordering::Relaxed);
                 retained |= self.retired.link(copy, cell, ts, sstamp);
                 copied = copied.union(Groups::of(number as u32));
@@ -361,7 +398,8 @@ fn publish_version<M: Machine>(write: &mut Write<M>, epoch: u64, ts: u64) {
             WriteKind::Update | WriteKind::Insert => queued,
             _ if cell.address() == first => {
                 write.collect = queued == 0;
-                // Relaxed: only a holder of the intent loads it.
+                // Relaxed: only a holder of the intent loads it (`super::unlink`), and its exchange
+                // acquires what `truncate` released.
                 deletion_epoch(cell).store(epoch, Ordering::Relaxed);
                 ABSENT | QUEUED
             }

@@ -24,10 +24,18 @@
 //! **Metadata.** Six words for each cell: [`crate::multiversion`].
 //!
 //! **Commit point.** The first install. Nothing is validated: a write with an intent can't fail any
-//! more.
+//! more. When an intent of time p is placed, the cell's `wts` and `rts` are at most p. From then on
+//! no other thread installs a version there, and a younger read waits. A waiting reader may already
+//! have raised the `rts` above p, but it has read nothing, so that need not be noticed.
+//!
+//! **Why a read misses no older write.** A read raises the `rts`, and then looks for an intent. A
+//! write places its intent, and then loads the `rts`. All four accesses are SeqCst. Let T7 read and
+//! T5 write. If T7 misses the intent, its `rts` comes first in their total order, and T5 finds 7
+//! and aborts. With Acquire and Release alone, both could miss the other's store: T7 would read the
+//! old version, and T5 would install a version of time 5 below that read.
 //!
 //! **Waits.** A younger transaction waits for an older one that has an intent on a cell. So waits
-//! form no cycle.
+//! form no cycle. A wait that takes too long ends in an abort.
 //!
 //! **Phantoms.** A scan or a miss raises the `rts` of the leaf; an insert by an older transaction
 //! aborts. A tombstone leaves the index when all transactions have ended that ran in the epoch of
@@ -84,7 +92,8 @@ pub struct MvtoRules<M: Machine, F = Sound> {
 #[derive(Debug)]
 pub struct MvtoWorker<M: Machine> {
     stamps: Stamper<M>,
-    /// The epoch in which the last timestamp was drawn.
+    /// The epoch in which the last timestamp was drawn. A timestamp of a batch is used only in the
+    /// epoch in which the batch was taken. So no transaction has a timestamp of an earlier epoch.
     epoch: u64,
     /// The transaction's timestamp.
     ts: u64,
@@ -96,6 +105,10 @@ pub struct MvtoWorker<M: Machine> {
 impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
     /// Places an intent to write the cell at time `ts`, and returns the cell's word.
     ///
+    /// A transaction that has the intent already gets the word again, and is tested again. The test
+    /// may then find the `rts` of a reader that waits for this intent. That costs an abort that was
+    /// not needed.
+    ///
     /// # Errors
     /// A younger transaction has read or written the cell, or another one has an intent there.
     #[inline(always)]
@@ -105,6 +118,9 @@ impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
         let is_too_late = || wts_of(cell.word().load(Ordering::Relaxed)) > ts || rts_under_intent::<M, F>(cell) > ts;
         // A transaction that is too late already does not wait, so that those behind it can go on.
         let word = intents.place(cell, ts, WAITS_MAX, |other| other < ts && !is_too_late())?;
+        // The `rts` is loaded after the exchange, both SeqCst; pairs with `raise_rts`, where a
+        // reader stores its time before it looks for the intent. Had the load come first, T7 could
+        // read between it and the exchange, and this test of T5 would not see that.
         if is_too_late() { Err(Abort::new(AbortReason::WriteLocked)) } else { Ok(word) }
     }
 }
@@ -143,6 +159,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
     }
 
     fn sees_own_commits(&self, local: &mut Self::WorkerState) -> bool {
+        // A snapshot is held back by the oldest running transaction of all workers, and so may be
+        // older than this worker's own last commit.
         local.reads_snapshot && local.intents.last_commit_ts <= local.ts
     }
 
@@ -167,6 +185,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         local.reads_snapshot = self.collector.has_snapshots() && cx.declaration.is_read_only();
         if local.reads_snapshot {
+            // The snapshot's time is before every running transaction. The load of the watermark
+            // that says so is an Acquire, so what the ended ones have installed is seen.
             let MvtoWorker { stamps, intents, ts, .. } = local;
             *ts = self.collector.begin_snapshot(cx, &mut intents.retired, intents.last_commit_ts, || stamps.now());
             self.collector.publish_ts(&intents.retired, *ts);
@@ -175,9 +195,13 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         let epoch = cx.current_epoch();
         if epoch != local.epoch {
             // Timestamps of an old batch may be older than tombstones that have left their indexes.
+            // A transaction of that time would take the key for absent, where the row was there.
             local.stamps.drop_batch();
             local.epoch = epoch;
         }
+        // The watermark is acquired before the timestamp is drawn. A counter that another worker
+        // has seen at the watermark's value gives no smaller number from then on; a clock or a
+        // batch could, and `begin_at` sees to it that they don't.
         if let Some(watermark) = self.collector.begin(cx, &mut local.intents.retired, || local.stamps.now()) {
             local.stamps.begin_at(watermark);
         }
@@ -196,6 +220,7 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
     ) -> Result<RecordState, Abort> {
         let ts = local.ts;
         if local.reads_snapshot {
+            // No version up to this time is still to come: no `rts`, and no wait.
             return read_row(cx, at, columns, ReadView::at::<F>(ts), |_| (), |_| false, |_| ());
         }
         let waits = waits_for_earlier_than::<F>(ts);
@@ -224,6 +249,10 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
             // needless, and no harm.
             return self.read(cx, local, at, Projection::columns(&[], groups));
         }
+        // The row is copied under the intents, and no other thread stores it meanwhile. Such a read
+        // needs no `rts`: an older writer meets the intent and aborts, and after the commit the
+        // `wts`. A miss gives the intents up, so it raises the `rts` before, while the intents are
+        // held. An older writer that gets the intent next then finds it.
         let ts = local.ts;
         let place = |intents: &mut WriteIntents<M>, cell| Self::place_intent(intents, ts, cell);
         local.intents.write(cx, at, groups, mode, place, |(cell, _)| raise_rts::<M, F>(cell, ts))
@@ -236,6 +265,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        // Adopted in any case, so that the abort gives the intents up. The record stays as an
+        // absent one, which other transactions may use.
         let missed_at = local.intents.adopt_placeholder(at, change, local.ts);
         if local.reads_snapshot {
             return Err(Abort::new(AbortReason::Unsupported));
@@ -254,12 +285,17 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        // A snapshot is final: a key that it lacks can only be inserted at a later time.
+        // A snapshot is final: a key that it lacks can only be inserted at a later time. Any other
+        // transaction leaves its time at once, as with the read of a cell, since the commit
+        // validates nothing. If the version has changed, a key may have come that it had to see.
         if local.reads_snapshot { Ok(()) } else { raise_leaf_rts(leaf, version, local.ts) }
     }
 
+    /// All that can fail comes before the first install: the intents of commit-time updates, and
+    /// the memory for copies.
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        // What was read was the version of its time, and its `rts` keeps it so.
         if cx.writes.is_empty() {
             return Ok(());
         }
@@ -267,7 +303,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
             let write = &cx.writes.entries()[position];
             if write.kind == WriteKind::Nothing {
                 // A row that was inserted and deleted again was read as absent: the next insert of
-                // its key must come later.
+                // its key must come later. Its exchange of the intent comes after `install_all` has
+                // given this one up, and so after the `rts`.
                 write.cells().for_each(|cell| raise_rts::<M, F>(cell, local.ts));
             }
             if write.merged().is_empty() {
@@ -285,7 +322,8 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
     }
 
     fn abort(&self, local: &mut Self::WorkerState, reason: AbortReason) {
-        // The rest of the batch is as old, and would come too late as well.
+        // The rest of the batch is as old, and would come too late as well. The `rts` that it has
+        // left stay: they cost older writers aborts, and break nothing.
         local.stamps.drop_batch();
         local.intents.abort(reason);
     }

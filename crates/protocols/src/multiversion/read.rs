@@ -120,12 +120,16 @@ fn read_cell<M: Machine>(
         // Acquire: pairs with the Release of `install_all`. The row and the links that are read
         // next are at least as new as the word.
         let word = cell.word().load(Ordering::Acquire);
+        // The intent does not matter then: versions are installed in the order of their times, so a
+        // writer before the reader's time comes too late. A late write that is let through ends the
+        // old version early, and the validation notices.
         if wts_of(word) > view.ts && word & UNLINKED == 0 {
             return read_old_version(at, cell, number, view, copy, on_read);
         }
         before_newest(cell);
         // SeqCst: after the rts; pairs with the exchange of `WriteIntents::place`, which comes
-        // before the writer's look at the rts (`raise_rts`).
+        // before the writer's look at the rts (`raise_rts`). If an older writer has installed since
+        // the word was loaded, and its intent is gone, the second load of the word tells.
         let intent = intent_of(cell).load(Ordering::SeqCst);
         if intent != NO_INTENT && waits(intent) {
             continue;
@@ -198,6 +202,8 @@ pub(crate) fn is_still_visible<M: Machine>(
     ts: u64,
     waits: impl Fn(u64) -> bool,
 ) -> Result<bool, Abort> {
+    // The intent before the word. The other way round, an older writer could install and give its
+    // intent up between the two loads, and its version would be missed.
     await_intents(cell, waits, &mut Spin::new(), false)?;
     // SeqCst: after an rts that the caller has raised; pairs with the store of
     // `multiversion::unlink`, which comes before its look at the rts. And Acquire: pairs with the

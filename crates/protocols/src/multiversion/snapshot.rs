@@ -8,6 +8,17 @@
 //! sees no such intent had loaded the counter before the writer added to it: the writer's timestamp
 //! is later than the reader's, and the reader must not see its writes. A reader that does see the
 //! intent waits until the intent says the timestamp, or the version is installed.
+//!
+//! **What goes wrong with the two steps swapped.** A writer of x and y draws timestamp 6. A reader
+//! begins at 6, finds no intent on x that says so yet, and reads the old x. The writer changes its
+//! intents and installs. The reader finds the new y, of time 6: it has seen half of a commit. For
+//! this pair Release and Acquire would do: a reader that has loaded the writer's number sees what
+//! came before the addition. The SeqCst of the intents serves a second pair. In `ermia` a reader
+//! raises an `rts` before it looks at the intents, and a writer loads that `rts` after it has
+//! changed them.
+//!
+//! **Progress.** An intent is "about to draw a timestamp" between two stores of its owner, and the
+//! owner waits for no transaction there. So that wait is short whatever becomes of the commit.
 
 use contend_engine::{Abort, Context, Located, Projection, RecordState, option_choices, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
@@ -56,13 +67,17 @@ options! {
 /// The counter that orders the commits.
 #[derive(Debug)]
 pub(crate) struct CommitCounter<M: Machine> {
-    /// The timestamp of the latest commit.
+    /// The timestamp of the latest commit, or a number that a begin or a reader has drawn since.
+    /// Every begin loads it, and every commit of a writer adds to it: it has a line of its own, so
+    /// that nothing else moves with it.
     latest: CachePadded<M::U64>,
     counted: Counted,
 }
 
 impl<M: Machine> CommitCounter<M> {
     fn new(counted: Counted) -> Self {
+        // From this value on, `INTENT_TAKING_TIMESTAMP` is no commit's timestamp, and not later
+        // than any reader's. So one comparison says for which intents a reader waits.
         CommitCounter { latest: CachePadded::new(M::U64::new(INTENT_TAKING_TIMESTAMP)), counted }
     }
 
@@ -77,6 +92,7 @@ impl<M: Machine> CommitCounter<M> {
     /// Draws the timestamp of a commit. From then on its intents say this timestamp.
     #[inline(always)]
     pub(crate) fn take_commit_ts(&self, intents: &WriteIntents<M>) -> u64 {
+        // In this order: the module's comment has the interleaving that it excludes.
         intents.announce(INTENT_TAKING_TIMESTAMP);
         let commit_ts = self.next();
         intents.announce(commit_ts);
@@ -101,7 +117,8 @@ impl<M: Machine> CommitCounter<M> {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Timestamp));
         M::step("timestamp");
-        // SeqCst: after the stores of `announce`; pairs with `latest`.
+        // SeqCst: after the stores of `announce`; pairs with `latest`. If a begin draws a number of
+        // its own, it is no commit's, and pairs with `announce` as `latest` does.
         let ts = self.latest.fetch_add(1, Ordering::SeqCst) + 1;
         M::enter(phase);
         ts
@@ -122,7 +139,8 @@ pub(crate) struct SnapshotTxn<M: Machine> {
     pub(crate) begin_ts: u64,
     /// Whether it has declared that it only reads, and must not abort.
     pub(crate) reads_only: bool,
-    /// The value of its write intents before the commit.
+    /// The value of its write intents before the commit. No two workers have the same, and none has
+    /// that of a thread that works on a chain, for which every writer waits.
     pub(crate) intent: u64,
     pub(crate) intents: WriteIntents<M>,
 }
@@ -137,6 +155,9 @@ impl<M: Machine> SnapshotTxn<M> {
         columns: Projection<'_>,
         on_read: impl FnMut(ReadVersion<M>),
     ) -> Result<RecordState, Abort> {
+        // For an intent that says "about to draw a timestamp", or a timestamp up to `begin_ts`.
+        // Such a writer has decided to commit, or is about to decide, and waits at most for writers
+        // with earlier timestamps. So also a wait without a limit ends.
         let waits = waits_for_earlier_than::<F>(self.begin_ts + 1);
         let view = ReadView { is_patient: self.reads_only, ..ReadView::at::<F>(self.begin_ts) };
         read_row(cx, at, columns, view, |_| (), waits, on_read)
@@ -163,6 +184,9 @@ impl<M: Machine> SnapshotState<M> {
     #[inline(always)]
     pub(crate) fn begin(&self, cx: &mut Context<M>, txn: &mut SnapshotTxn<M>) {
         txn.reads_only = cx.declaration.is_read_only();
+        // The watermark that the collector returns is not needed. It is a value of the counter that
+        // was loaded before, and acquired here. So `begin_ts` is that value or a larger one, and
+        // the versions that this transaction may read are kept.
         self.collector.begin(cx, &mut txn.intents.retired, || self.counter.latest());
         txn.begin_ts = self.counter.begin();
         self.collector.publish_ts(&txn.intents.retired, txn.begin_ts);

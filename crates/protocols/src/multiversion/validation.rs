@@ -13,6 +13,21 @@
 //!    finds ([`ValidatingTxn::check_reads`]).
 //! 4. Install ([`ValidatingTxn::install`]).
 //!
+//! **An example.** T7 reads x, T5 writes x, and T5's version is not there when T7 reads. T7 must
+//! not commit together with T5. T7 raises the `rts` of x to 7, and then looks for an intent. T5
+//! places its intent, and then loads the `rts`. All four accesses are SeqCst. If T5's load misses
+//! the 7, T5's intent comes before T7's look in their total order. So T7 waits for T5, and finds
+//! another version than it has read. With steps 2 and 3 swapped, T7 could look before the intent is
+//! there, and T5 could load the `rts` before T7 raises it: both would commit.
+//!
+//! **What the check finds stays true.** An intent of an older writer that was there was waited for,
+//! and a later one finds the `rts` and aborts. So `cicada` is committed at the end of step 3.
+//! `msto` still has to place the intents of updates that commute, and may abort there.
+//!
+//! **Waits.** Steps 1 and 3 wait for the intents of older transactions, and of threads that work on
+//! a chain and wait for nobody. So waits form no cycle. Each wait has a bound, after which the
+//! transaction aborts.
+//!
 //! **Invisible writes** (`versions.nwr=on`; the non-visible write rule). A write that comes too
 //! late is skipped if three things hold: it replaces a whole cell, all later versions replaced the
 //! whole cell without a look at it, and no younger transaction has read the cell. The
@@ -76,7 +91,9 @@ pub(crate) struct ValidatingTxn<M: Machine> {
     /// Whether it reads the state at `ts`, which is final: then it leaves no trace, waits for no
     /// transaction, and never aborts.
     pub(crate) reads_snapshot: bool,
-    /// The versions that it has read and that another may replace before its commit.
+    /// The versions that it has read and that another may replace before its commit. An old version
+    /// is not among them as a rule. No version is written between two others, so it stays the one
+    /// of its time (`validates_old` is for the exceptions).
     read_set: Vec<ReadEntry<M>>,
     skipped: Vec<SkippedWrite<M>>,
     pub(crate) intents: WriteIntents<M>,
@@ -102,6 +119,10 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Begins a transaction that sees the state before the oldest running one. `now` is as in
     /// [`Collector::begin_snapshot`].
+    ///
+    /// Each transaction with a timestamp up to `ts` has ended, and the watermark that says so was
+    /// loaded with Acquire. So all versions up to `ts` are installed before the first read, and the
+    /// reads need no intents, no `rts`, and no validation.
     pub(crate) fn begin_snapshot(&mut self, cx: &mut Context<M>, collector: &Collector<M>, now: impl FnMut() -> u64) {
         self.read_set.clear();
         self.reads_snapshot = true;
@@ -114,7 +135,9 @@ impl<M: Machine> ValidatingTxn<M> {
         self.reads_snapshot && self.intents.last_commit_ts <= self.ts
     }
 
-    /// Begins a transaction, after the collector has been told. `ts` draws its timestamp.
+    /// Begins a transaction, after the collector has been told. `ts` draws its timestamp. In this
+    /// order the watermark in the worker's slot is not later than the timestamp, so that the
+    /// collector keeps what the transaction may read.
     #[inline(always)]
     pub(crate) fn begin(&mut self, collector: &Collector<M>, ts: impl FnOnce() -> u64) {
         self.read_set.clear();
@@ -137,6 +160,8 @@ impl<M: Machine> ValidatingTxn<M> {
         if self.reads_snapshot {
             return read_row(cx, at, columns, ReadView::at::<F>(self.ts), |_| (), |_| false, |_| ());
         }
+        // Correctness does not need this wait, because the validation looks again. The wait makes
+        // it fail less often. The read leaves no `rts`, and so writes no shared line.
         let waits = waits_for_earlier_than::<F>(self.ts);
         let validates_old = Self::validates_old::<F>(validates_old || self.options.nwr);
         read_row(
@@ -162,6 +187,10 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Prepares a write, whose intents the commit places. `read` reads the row. With `early_abort`
     /// the transaction looks already now whether it comes too late.
+    ///
+    /// All looks here are first looks, without an intent. `wts` and `rts` of a cell only grow, so a
+    /// transaction that is too late now could not commit this write later. That it is not too late
+    /// is known only under the intent.
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
@@ -175,6 +204,7 @@ impl<M: Machine> ValidatingTxn<M> {
         if self.reads_snapshot {
             return Err(Abort::new(AbortReason::Unsupported));
         }
+        // The commit is going to exchange the intent: the line is wanted for a write anyway.
         at.record.prefetch_to_write();
         let found = match mode {
             WriteMode::Blind | WriteMode::CommitTimeUpdate => {
@@ -207,6 +237,14 @@ impl<M: Machine> ValidatingTxn<M> {
     }
 
     /// Makes the record that the transaction has inserted its own.
+    ///
+    /// A younger transaction that has missed the key, and validated, has left its time in the leaf
+    /// or in the record; `adopt_placeholder` finds it. One that validates later finds another
+    /// version of the leaf.
+    ///
+    /// # Errors
+    /// A younger transaction has missed the key, the leaf has changed since this one observed it,
+    /// or this one reads a snapshot.
     pub(crate) fn placeholder_inserted(
         &mut self,
         cx: &mut Context<M>,
@@ -235,6 +273,11 @@ impl<M: Machine> ValidatingTxn<M> {
 
     /// Places intents on the cells of these numbers of the write at this position. `waits` says
     /// whether the transaction waits for another intent.
+    ///
+    /// From here until the commit installs or aborts, no other thread changes the cells' words and
+    /// links. Their `rts` may still grow. But a reader that raises one from now on finds the intent
+    /// afterwards. If it is younger it waits, and its read stays right only if this transaction
+    /// aborts.
     ///
     /// # Errors
     /// The transaction comes too late, or the record is gone.
@@ -270,6 +313,8 @@ impl<M: Machine> ValidatingTxn<M> {
     }
 
     /// Returns whether a younger transaction has read the cell. The caller holds the cell's intent.
+    /// The load is the second half of the writer's side: SeqCst, after the SeqCst exchange of
+    /// [`WriteIntents::place`].
     #[inline(always)]
     pub(crate) fn was_read_later<F: ValidationFaults>(&self, cell: Cell<M>) -> bool {
         rts_under_intent::<M, F>(cell) > self.ts
@@ -286,14 +331,17 @@ impl<M: Machine> ValidatingTxn<M> {
     ) -> Option<(ChainedVersion<M>, u64)> {
         let wants_to = self.options.nwr && write.replaced().contains(Groups::of(number as u32));
         // A transaction that has read the version before, or one between, has raised the rts; or it
-        // will find that its version ended before its time.
+        // will find that its version ended before its time. A younger one that this load misses
+        // looks at the intent later, and waits. By the time the intent is given up,
+        // `chain::end_early` has moved the version's end to this transaction's time.
         let was_read = self.was_read_later::<F>(cell);
         let is_replaced = Self::all_are_blind_overwrites_after::<F>(cell, self.ts);
         if !wants_to || was_read || !is_replaced {
             return None;
         }
         let before = if self.intents.retired.may_have_gaps() {
-            // A version that ended before this time may not be the last one before it.
+            // A version that ended before this time may not be the last one before it: the write
+            // must not be skipped if its place is unknown.
             chain::version_at(cell, self.ts, false).ok()?
         } else {
             chain::version_begun_by(cell, self.ts)
@@ -307,16 +355,24 @@ impl<M: Machine> ValidatingTxn<M> {
     /// Installs all writes, after [`WriteIntents::copy`], and gives the intents up. `commuting`
     /// returns the cells of a write that are written by updates that may come late; it is `None` if
     /// no updates may.
+    ///
+    /// The commit is decided. All that happens here happens under the intents, and a transaction
+    /// that must see it waits for them, when it reads or when it validates.
     #[inline(always)]
     pub(crate) fn install(&mut self, cx: &mut Context<M>, commuting: Option<impl Fn(&Write<M>) -> Groups>) {
+        // First: an update is code of the application and may panic. Nothing is installed yet.
         cx.writes.apply_updates();
         if !self.skipped.is_empty() {
             for SkippedWrite { position, number, before, over } in self.skipped.drain(..) {
                 M::step("skip invisible");
+                // If the version's worker has just taken it out of use, its end stays 0. Then a
+                // reader of a time between finds no version, and aborts all the same.
                 chain::end_early(&before, self.ts);
                 cx.writes.skip_invisible(position, number, over);
             }
         }
+        // Before the versions are installed: `SuffixKind::record` wants the `wts` of the newest
+        // version before this one, and `install_all` gives the intents up.
         if self.options.nwr || commuting.is_some() {
             for write in cx.writes.entries().iter().filter(|write| write.kind != WriteKind::Nothing) {
                 let commuting = commuting.as_ref().map_or(Groups::NONE, |commuting| commuting(write));
@@ -340,6 +396,10 @@ impl<M: Machine> ValidatingTxn<M> {
     }
 
     /// Raises the `rts` of all cells and leaves that were read, and then checks the reads.
+    ///
+    /// For each cell the raise comes before the check; the order among cells does not matter. If
+    /// the transaction aborts afterwards, its `rts` stay. They cost older writers needless aborts,
+    /// and break nothing.
     #[inline(always)]
     pub(crate) fn validate<F: ValidationFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
         M::step("mark reads");
@@ -350,6 +410,8 @@ impl<M: Machine> ValidatingTxn<M> {
         for write in cx.writes.entries().iter().filter(unused) {
             write.cells().for_each(|cell| raise_rts::<M, F>(cell, self.ts));
         }
+        // With a fence of its own for each leaf, between the rts and the look at the version; pairs
+        // with the fence of `WriteIntents::adopt_placeholder`.
         for (leaf, version) in cx.nodes.observed() {
             raise_leaf_rts(leaf, version, self.ts)?;
         }
@@ -357,7 +419,8 @@ impl<M: Machine> ValidatingTxn<M> {
     }
 
     /// Checks that each version that was read is the one that a new search at the transaction's
-    /// time finds.
+    /// time finds. Without a raised `rts` before, the answer is of the moment only (Cicada's early
+    /// check); after it, the answer lasts.
     #[inline(always)]
     pub(crate) fn check_reads<F: ValidationFaults>(&self) -> Result<(), Abort> {
         M::step("check reads");

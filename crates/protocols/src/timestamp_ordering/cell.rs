@@ -1,4 +1,8 @@
 //! The words of a cell under timestamp ordering, and the rule by which an access is granted.
+//!
+//! The latch is the lowest bit of the cell's first word. Its holder alone stores the words of the
+//! cell and its part of the row, except for a transaction that takes its own prewrite away
+//! (`TimestampOrderingWorker::withdraw`).
 
 use contend_engine::Cell;
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
@@ -43,15 +47,17 @@ pub(super) fn timestamps<'a, M: Machine>(cell: Cell<M>) -> CellTimestamps<'a, M>
     unsafe { CellTimestamps { wts: cell.meta(1), rts: cell.meta(2), prewrite: cell.meta(3) } }
 }
 
-/// Latches a cell, and returns its first word. A latch is held for some instructions, in which the
-/// holder waits for nothing.
+/// Latches a cell, and returns its first word. A latch is held for some instructions. Its holder
+/// waits for nothing meanwhile but the latches of cells behind this one in the same record.
 #[inline(always)]
 pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     let mut spin = Spin::<M>::new();
     // A first guess instead of a load: the word of a row.
     let mut word = 0;
     loop {
-        // Acquire: pairs with the Release of `unlatch`.
+        // Acquire: pairs with the Release of `unlatch`; the last holder's timestamps and row are
+        // seen. Relaxed on failure: the value is only the next guess, which the exchange tests. An
+        // exchange cannot succeed on an old word: it reads the last value of the word's order.
         match cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return word,
             Err(now) => {
@@ -64,7 +70,8 @@ pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
     }
 }
 
-/// Ends the latch, and sets the cell's first word.
+/// Ends the latch, and sets the cell's first word. A plain store suffices: as long as the latch is
+/// held, no other thread's exchange of this word succeeds.
 #[inline(always)]
 pub(super) fn unlatch<M: Machine>(cell: Cell<M>, word: u64) {
     // Release: pairs with the Acquire of `latch`; the stores under the latch come before.
@@ -72,6 +79,10 @@ pub(super) fn unlatch<M: Machine>(cell: Cell<M>, word: u64) {
 }
 
 /// Decides about an access of a transaction of time `ts` to a cell that is latched.
+///
+/// A read does not look at the `rts`, and a prewrite does. A read with a younger prewrite on the
+/// cell is granted, because that write takes its place after the read. Only an older prewrite makes
+/// an access wait; that is why waits form no cycle.
 #[inline(always)]
 pub(super) fn decide<M: Machine, F: TimestampOrderingFaults>(cell: Cell<M>, ts: u64, access: Access) -> Decision {
     let timestamps = timestamps(cell);

@@ -11,6 +11,12 @@
 //!   edition, and the worker keeps what it knew.
 //! - A scan that finds an odd edition, or loses the exchange, publishes nothing: another scan does.
 //!
+//! A scan waits for nobody, and neither does a worker that finds an odd edition. If a scan loses
+//! its core in the middle, the workers go on with the list that they know.
+//!
+//! Each worker reads the list once in an interval, and a scan writes it once. So lines that move
+//! cost little, and the words are not padded.
+//!
 //! A list that is out of date costs a transaction an abort, and never a wrong read ([`super`]).
 
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -23,7 +29,8 @@ use super::watermarks::WorkerSlot;
 const PATIENCE: u64 = 3;
 
 /// The published list of long transactions. A scan writes it, once in an interval. It is a seqlock,
-/// with `edition` as its version.
+/// with `edition` as its version. Only the scan that has made the edition odd stores the other
+/// words.
 #[derive(Debug)]
 pub(super) struct LongTransactions<M: Machine> {
     /// Odd while the rest is being written.
@@ -63,14 +70,15 @@ impl<M: Machine> LongTransactions<M> {
         // whether they belong together.
         let edition = self.edition.load(Ordering::Relaxed);
         // Acquire: pairs with the Release of the last publication, so that its values are read
-        // here.
+        // here. The exchange succeeds for one scan only: the edition never returns to a number.
         if edition % 2 == 1
             || self.edition.compare_exchange(edition, edition + 1, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return;
         }
         // Release: the odd edition comes before the values; pairs with the Acquire fence of
-        // `KnownLong::update`.
+        // `KnownLong::update`. Without it a worker could read a value of this list, and find the
+        // edition of the last list before and after.
         M::fence(Ordering::Release);
         // Relaxed, these and those of the slots: guesses, as said above.
         let previous_begin = self.previous_begin.load(Ordering::Relaxed);
@@ -91,7 +99,9 @@ impl<M: Machine> LongTransactions<M> {
                 short_watermark = short_watermark.min(began).min(snapshot_ts);
                 continue;
             }
-            // Relaxed, both: as above; the edition publishes the timestamp.
+            // Relaxed, both: as above; the edition publishes the timestamp. A worker that has begun
+            // its next transaction since has a younger one there; then a version too many is
+            // retained.
             let ts = slot.ts.load(Ordering::Relaxed);
             self.timestamps[count].store(ts, Ordering::Relaxed);
             count += 1;
@@ -120,8 +130,8 @@ pub(super) struct KnownLong {
     /// The edition that it has read last.
     edition: u64,
     pub(super) short_watermark: u64,
-    /// The short watermark of the edition before. By now every worker has retained the needed
-    /// versions among those that were replaced by then.
+    /// The short watermark of the edition before, or the reclaim watermark if that is later. By now
+    /// every worker has retained the needed versions among those that were replaced by then.
     pub(super) settled_watermark: u64,
     /// The timestamps of the long transactions, in order.
     timestamps: Vec<u64>,
@@ -167,7 +177,8 @@ impl KnownLong {
         // Relaxed: as above.
         self.newly_long.extend(long.timestamps[..count].iter().map(|ts| ts.load(Ordering::Relaxed)));
         // Acquire: the values come before the second load; pairs with the Release fence of
-        // `publish`.
+        // `publish`. An Acquire on the second load would not do: it orders what follows, and the
+        // values could still be loaded after it.
         M::fence(Ordering::Acquire);
         if edition % 2 == 1 || long.edition.load(Ordering::Relaxed) != edition {
             return false;

@@ -1,4 +1,20 @@
 //! The watermarks: the times before which no transaction runs, or begins.
+//!
+//! **The pair that everything rests on** is that of the engine's epochs (docs/memory_ordering.md,
+//! section 7). A worker stores the watermarks in its slot, passes a SeqCst fence, and loads them
+//! again (`refresh_slot`). A scan loads the watermarks, passes a SeqCst fence, and loads the slots.
+//! Let a scan find the begin watermark 5. If it misses a worker's slot, its fence comes first, and
+//! the worker's second load finds 5 or later. So that worker's transaction is not before 5, and the
+//! scan raises the reclaim watermark to 5 at most. Without the fences both loads could be early:
+//! the scan would miss the slot, and the worker would begin at 3. A version that ended at 4 would
+//! be reused, although a transaction of time 3 needs it.
+//!
+//! **A watermark stays true.** Transactions before it have ended, and do not come back. So a scan
+//! may lose its core and store an old result, and two scans may overlap: `fetch_max` keeps the
+//! later result.
+//!
+//! **Lines.** The watermarks share one line, which changes with each scan. Every begin loads it,
+//! and finds it in its own cache in between. A slot has a line of its own.
 
 use contend_engine::{Context, trim_queue};
 use contend_machine::{Atomic64, Cycles, Machine, Ordering};
@@ -25,7 +41,7 @@ pub(super) struct Watermarks<M: Machine> {
     /// With snapshots: no running transaction is older. The next snapshots are of the moment
     /// before.
     active: M::U64,
-    /// The core's clock at the last scan.
+    /// The core's clock at the last scan. Its exchange lets one worker scan; it publishes nothing.
     scanned_at: M::U64,
 }
 
@@ -37,6 +53,9 @@ impl<M: Machine> Watermarks<M> {
 }
 
 /// A worker's slot: the facts about its transaction that others read. Only the worker writes it.
+///
+/// The first two words hold back the reuse of versions: they are ordered by Release, Acquire and
+/// the fences. The last two are guesses: a wrong one costs a transaction an abort.
 #[derive(Debug)]
 pub(super) struct WorkerSlot<M: Machine> {
     /// The begin watermark that it saw when its last transaction began.
@@ -80,6 +99,8 @@ impl<M: Machine> Collector<M> {
         // Acquire: pairs with the Release of `scan`; the transaction draws its timestamp after this
         // load.
         if self.watermarks.begin.load(Ordering::Acquire) == own.begin_watermark {
+            // The slot says this watermark since an earlier begin, so no store and no fence is
+            // needed. A scan that raises the watermark after this load finds the slot as it is.
             return None;
         }
         self.refresh_slot(cx, own);
@@ -113,7 +134,7 @@ impl<M: Machine> Collector<M> {
             self.reclaim_orphans(cx);
         }
         // Release: as above. The transaction has no timestamp, so other snapshots need not be
-        // before it.
+        // before it. The `snapshot_ts` in the slot stays: it keeps the versions of this snapshot.
         self.slots[own.worker].begin_watermark.store(OFFLINE, Ordering::Release);
         own.begin_watermark = 0;
         own.snapshot_ts
@@ -160,6 +181,8 @@ impl<M: Machine> Collector<M> {
         // `go_offline`. The reads of those workers' earlier transactions come before the reuse of
         // what they have read.
         let active = slots.iter().map(|slot| slot.begin_watermark.load(Ordering::Acquire)).fold(begin, u64::min);
+        // With snapshots only `snapshot_ts` counts for reuse. A slot's `snapshot_ts` is before its
+        // begin watermark, so it keeps the versions of the worker's other transactions as well.
         let reclaim = if self.snapshots {
             // Acquire: as above.
             slots.iter().map(|slot| slot.snapshot_ts.load(Ordering::Acquire)).fold(snapshot, u64::min)
@@ -169,7 +192,9 @@ impl<M: Machine> Collector<M> {
         if self.options.collect == Collect::Aggressive {
             self.long.publish(slots, begin, self.snapshots);
         }
-        // Release, all: pair with the Acquire of `begin` and `refresh_slot`.
+        // After the loads of the slots. If a worker has acquired `active` or `reclaim`, the
+        // installs and the reads of all transactions before that time happened before. Release,
+        // all: pair with the Acquire of `begin` and `refresh_slot`.
         if self.snapshots {
             self.watermarks.active.fetch_max(active, Ordering::Release);
         }
@@ -215,6 +240,9 @@ impl<M: Machine> Collector<M> {
             own.sweep(cx, &self.long, &self.orphans, reclaim);
             return;
         }
+        // No link is cleared. A reader that can still follow one to the reused memory has a time of
+        // `reclaim` or later. It accepts no copy that ended by its time, and passes none: a search
+        // goes on only from a copy that began after its time (`chain::search`).
         while own.waiting.front().is_some_and(|first| first.end <= reclaim) {
             if let Some(first) = own.waiting.pop_front() {
                 cx.reuse_version(first.version);
