@@ -47,6 +47,8 @@ impl Durable {
         let Recovered { tables, report, .. } = recovered;
         let tables = tables.into_iter().map(|table| (table.schema.name.clone(), table)).collect();
         let is_over = Arc::new(AtomicBool::new(false));
+        // The thread keeps the log and not the database. So the last handle of the application
+        // drops the database, and that ends the thread.
         let checkpointer = {
             let (log, is_over) = (Arc::clone(&log), Arc::clone(&is_over));
             std::thread::spawn(move || take_checkpoints(&log, &is_over))

@@ -109,6 +109,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     }
 
     /// Creates a table.
+    /// Transactions may run meanwhile, since they reach their tables by handles. A thread uses the
+    /// new table only after it was handed the handle, which orders all that was stored to the table
+    /// here.
     pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Table<K> {
         self.catalog.create(
             spec,

@@ -340,7 +340,9 @@ impl<M: Machine> TableCore<M> {
     /// protocol that reads it nevertheless is found by [`TableCore::is_poisoned`].
     pub(crate) fn poison(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
-            // Relaxed: no transaction may read the version any more.
+            // A protocol that is wrong may read here at the same time, and get a mixture. One
+            // poisoned word in it is enough for `is_poisoned`. Relaxed: no transaction may read the
+            // version any more; its memory is given back after this, by this worker.
             self.payload(record).iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
         }
     }

@@ -103,8 +103,14 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
+            // At once, without the wait of two epochs: the index has refused the record, so no
+            // transaction has its address.
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
+            // The row is in the index before it is in the log, and a transaction may write it in
+            // between. Its write has a larger counter, so the order of the two in the files does
+            // not matter. Its epoch is this one or a later one, so a flush of that epoch has the
+            // load as well.
             self.0.committed_in = counter >> COUNTER_EPOCH_SHIFT;
             log.sink.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
         }

@@ -71,6 +71,10 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Looks a key up in the index.
+    /// The record that it finds may leave the index at any moment. The protocol finds that in the
+    /// record's word ([`RecordState::Unlinked`](crate::RecordState::Unlinked)). Its memory is not
+    /// reused as long as the worker stays in its epoch, so the handle leads to a record of this
+    /// table all the while.
     #[inline(always)]
     pub(crate) fn lookup(&self, key: K) -> Lookup<M> {
         self.index.get(key)
@@ -83,6 +87,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Prefetches the index entries of these keys, and their records, before each of them is used.
+    /// Nothing depends on what is found here: each access looks its key up again.
     pub(crate) fn announce(&self, keys: &[K]) {
         self.find_many(keys, Projection::WHOLE, |_, _| ());
     }
@@ -99,6 +104,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.index.get_many(keys, |position, lookup| {
             let record = lookup.value.map(Self::record);
             if let Some(record) = record {
+                // A prefetch loads no word, so a record that has left the index by now does no
+                // harm.
                 self.core.prefetch(record, columns);
             }
             found(position, record);
@@ -182,6 +189,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Visits every record in the order of the keys; returns `false` if the index has no order.
+    /// The leaves' versions are not kept, because the caller sees to it that no transaction runs.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(K, Record<M>)) -> bool {
         struct All<F>(F);
         impl<M: Machine, K: Key, F: FnMut(K, Record<M>)> ScanVisitor<M, K> for All<F> {

@@ -170,6 +170,7 @@ impl Rows {
     /// Returns the number of the row with this key, and whether the row is new. There is a free
     /// slot.
     fn number(&mut self, hash: u64, key: &[u64], length: usize) -> (usize, bool) {
+        // It ends: at most half of the slots are taken, so a free one comes.
         let mut slot = self.slot(hash);
         loop {
             let Some(number) = (self.slots[slot] as usize).checked_sub(1) else {
@@ -202,6 +203,9 @@ impl Rows {
     }
 
     fn apply(&mut self, writes: &Pending, schema: &Schema) {
+        // First, because it moves the slots. After it the addresses of slots stay as they are for
+        // the whole batch, and so do those of rows that are known already, until a new row makes
+        // the vector grow.
         self.reserve(writes.hashes.len(), schema);
         for &hash in &writes.hashes {
             Native::prefetch(&raw const self.slots[self.slot(hash)]);

@@ -186,6 +186,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         // there is no order of partitions: each wait is of a younger transaction for an older one.
         // An error leaves the partitions held; the abort that follows releases them.
         let declared = Self::partitions_to_lock(declared);
+        // No declaration: all partitions, since any row may be touched. Then no other transaction
+        // runs in the engine, which is slow and right.
         if declared.is_empty() {
             return (0..self.partitions.len()).try_for_each(|partition| self.hold(local, partition));
         }
@@ -269,6 +271,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         Ok(())
     }
 
+    // A gap needs no version: as long as the transaction holds the partition, no other one inserts
+    // into it. A collector may take a tombstone out of the leaf, which changes no answer.
     #[inline(always)]
     fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())

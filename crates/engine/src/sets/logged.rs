@@ -220,6 +220,8 @@ impl<M: Machine> WriteSet<M> {
         let first = additions.len();
         for word in table.spans(groups).flat_map(|span| span.words()) {
             // Relaxed: the cells are held exclusively.
+            // The row is still the one that the updates were applied to (`WriteSet::merge`), since
+            // the cells were held all the time.
             let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
             if by != 0 {
                 additions.push(Addition { word: word as u32, by });

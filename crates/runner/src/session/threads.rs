@@ -90,6 +90,7 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError> {
         let workers = loaded.slots.len();
+        // Each worker has a share of its own, so that no counter is shared by all.
         let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
         let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
         let signals = &Signals::new(workers);
@@ -173,6 +174,9 @@ impl Signals {
     /// seconds.
     fn watch(&self, sampled: &[SampledThread], length: Duration, stop: &Stop, tick: &dyn Fn(f64)) -> f64 {
         let slice = if sampled.is_empty() { SLICE } else { SAMPLE_EVERY };
+        // The workers have begun, since the gate was opened just before. What commits in between
+        // counts, and so does the transaction that each worker ends after `over` is set. Both take
+        // microseconds.
         let start = Instant::now();
         let (mut last_tick, mut last_look) = (Duration::ZERO, Duration::ZERO);
         // Relaxed: pairs with the `fetch_sub` in `leave`; the count only ends the loop.
