@@ -1,4 +1,13 @@
 //! A durable database: its log, the thread that flushes it, and the thread that takes checkpoints.
+//!
+//! **Threads.** Three kinds share the log: those of the application, which append and wait; the
+//! flusher, which makes epochs durable; the checkpointer, which rewrites files. They meet in the
+//! log's own locks and atomics ([`Log`]). This module adds a flag that ends the checkpointer, and a
+//! lock for the recovered tables.
+//!
+//! **The end.** The checkpointer ends first, then the flusher. A checkpoint waits until blocks are
+//! durable ([`Log::wait`]), so it needs a flusher that runs. In the other order the last checkpoint
+//! could wait for ever. A checkpoint that is being taken is finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,6 +47,8 @@ impl Durable {
         let Recovered { tables, report, .. } = recovered;
         let tables = tables.into_iter().map(|table| (table.schema.name.clone(), table)).collect();
         let is_over = Arc::new(AtomicBool::new(false));
+        // The thread keeps the log and not the database. So the last handle of the application
+        // drops the database, and that ends the thread.
         let checkpointer = {
             let (log, is_over) = (Arc::clone(&log), Arc::clone(&is_over));
             std::thread::spawn(move || take_checkpoints(&log, &is_over))
@@ -58,6 +69,8 @@ impl Durable {
     /// It had other rows or keys.
     pub(crate) fn take<R: Row, K: Key>(&self, name: &str, index: IndexKind) -> Result<Option<RecoveredTable>, Error> {
         let mut tables = self.tables.lock();
+        // The lock is held from the check to the removal, so of two threads that open one table
+        // only one gets its rows.
         let Some(table) = tables.get(name) else { return Ok(None) };
         let now = schema_of::<R, K>(name, index);
         if table.schema != now {
@@ -70,7 +83,10 @@ impl Durable {
 
 impl Drop for Durable {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire load of `take_checkpoints`.
+        // The flag first, then the wake-up. An `unpark` before the other thread parks makes that
+        // park return at once, so the wake-up is not lost wherever the thread is. The thread then
+        // sees the flag. Release: pairs with the Acquire load of `take_checkpoints`. The flag
+        // passes no data; the join below orders the thread's work before the end of the log.
         self.is_over.store(true, Ordering::Release);
         if let Some(checkpointer) = self.checkpointer.take() {
             checkpointer.thread().unpark();
@@ -93,10 +109,14 @@ fn take_checkpoints(log: &Log, is_over: &AtomicBool) {
         if is_over.load(Ordering::Acquire) {
             return;
         }
+        // The difference is never negative: the count only grows, and this thread's later loads of
+        // it return no smaller value, although they are Relaxed. A count that lags behind the
+        // workers makes a checkpoint later by one look.
         if log.bytes() - before < log.config().checkpoint_bytes.max(last) {
             std::thread::park_timeout(LOOK_EVERY);
             continue;
         }
+        // Before the checkpoint, so that what workers write meanwhile counts for the next one.
         before = log.bytes();
         match log.checkpoint() {
             Ok(checkpoint) => last = checkpoint.bytes,
@@ -145,6 +165,8 @@ impl<T> Ticket<T> {
 
     /// Whether the transaction is durable. Always true in a database in memory.
     pub fn is_durable(&self) -> bool {
+        // No lock: the durable epoch only grows, and is published after the manifest was written
+        // (`Log::durable`). So `true` stays true, and holds also after a crash.
         self.logged.as_ref().is_none_or(|(log, epoch)| log.durable() >= *epoch)
     }
 
@@ -158,6 +180,8 @@ impl<T> Ticket<T> {
         if let Some((log, epoch)) = self.logged
             && log.durable() < epoch
         {
+            // This thread's own transaction keeps the epoch from ending, and the flusher waits for
+            // that end. So the wait below would be for itself.
             if is_in_transaction(&log) {
                 return Err(Error::Nested);
             }

@@ -1,4 +1,15 @@
 //! [`Engine`]: tables, epochs and one protocol.
+//!
+//! **What is shared.** All workers share the engine by an `Arc`, and none changes it. A transaction
+//! on its common path touches three shared things: the protocol's own words, the epochs, and the
+//! tables, which it reaches by their handles without the catalog's lock. The two mutexes below are
+//! taken when a worker begins or ends, and at a collection of garbage.
+//!
+//! **Inspection.** Methods that are to be called outside any transaction read rows by Relaxed loads
+//! and without a lock. The caller has ended all transactions, and has joined the threads that ran
+//! them or has been told of their end by a lock. That orders all their stores before the loads.
+//! Beside a running transaction the answers could be torn, but memory stays safe: records are
+//! atomic words as long as their tables live.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,9 +36,13 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) sinks: Option<Arc<dyn CommitSinks<M>>>,
     pub(crate) catalog: Catalog<M>,
     /// The garbage of workers that have ended. The next worker that collects takes it over.
+    /// Its memory is as old as it was with the former worker: each entry keeps its epoch, and the
+    /// new owner waits for the same epochs. The lock's Release and Acquire hand the entries over.
     pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
     /// The number of transactions that each worker number has run so far. A new worker with the
     /// number goes on from there, so that no transaction number is used twice.
+    /// A worker that ends enters its number here before it gives its slot back, and a worker that
+    /// begins takes a slot first. So it finds what the slot's last worker has entered.
     pub(crate) used_numbers: Mutex<HashMap<usize, u64>>,
 }
 
@@ -52,6 +67,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         config: EngineConfig,
         sinks: Option<Arc<dyn CommitSinks<M>>>,
     ) -> Arc<Self> {
+        // Before the engine is shared: afterwards the size of what the protocol keeps for each
+        // worker is fixed, and workers index it without a lock.
         protocol.prepare(config.workers_max, config.partitions.max(1));
         let interval = M::cycles_per_second() * config.epoch_ms as f64 / 1e3;
         Arc::new(Engine {
@@ -92,6 +109,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     }
 
     /// Creates a table.
+    /// Transactions may run meanwhile, since they reach their tables by handles. A thread uses the
+    /// new table only after it was handed the handle, which orders all that was stored to the table
+    /// here.
     pub fn create_table<K: Key>(&self, spec: &TableSpec) -> Table<K> {
         self.catalog.create(
             spec,

@@ -1,5 +1,20 @@
 //! The part of a table that does not depend on its key type: the layout of its records, and their
 //! memory.
+//!
+//! **Where a word stands.** Metadata first, then the row, then signatures, write counters and
+//! holds. A reader needs the metadata and the first columns, which mostly share a line. The words
+//! of a history or a log come last, so that a run without them has the same lines for the same
+//! columns.
+//!
+//! **Orderings.** All accesses to a payload are Relaxed, here and in [`crate::sets`]. A record is
+//! private until the index publishes it (Release of the insert, Acquire of the lookup). From then
+//! on the protocol orders its payload by the metadata: by a lock that a writer holds, or by a
+//! version that an optimistic reader checks. The words behind the row are stored in the same
+//! critical sections as the row, so they need nothing of their own.
+//!
+//! Only three fields of [`TableCore`] change once the table is in use: `slabs`, behind mutexes;
+//! `unlinked`, in debug builds; `deletions`, behind a mutex and with a history only. A worker loads
+//! all others without synchronisation.
 
 use std::collections::BTreeMap;
 
@@ -214,7 +229,9 @@ impl<M: Machine> TableCore<M> {
         if !self.history {
             return 0;
         }
-        // Relaxed: the protocol orders the signature as it orders the words of the row.
+        // Relaxed: the protocol orders the signature as it orders the words of the row. A protocol
+        // asks for the name where it may read the row, so it has synchronised with the version's
+        // writer.
         self.payload(record)[self.signature(cell)].load(Ordering::Relaxed)
     }
 
@@ -249,7 +266,10 @@ impl<M: Machine> TableCore<M> {
     /// Notes that a tombstone is about to leave the index, for [`TableCore::check_first_counter`].
     pub(crate) fn note_unlinked(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
-            // Relaxed: the index's latch comes between this and the next record of the key.
+            // Relaxed: the index's latch comes between this and the next record of the key. The
+            // removal takes the latch after this, and a transaction's insert takes it before
+            // `check_first_counter`. A tombstone of another key may be seen there or not. The check
+            // holds for both, because the epoch of that tombstone was over as well.
             self.unlinked.fetch_max(self.newest_counter(record).0, std::sync::atomic::Ordering::Relaxed);
         }
     }
@@ -320,7 +340,9 @@ impl<M: Machine> TableCore<M> {
     /// protocol that reads it nevertheless is found by [`TableCore::is_poisoned`].
     pub(crate) fn poison(&self, record: Record<M>) {
         if cfg!(debug_assertions) {
-            // Relaxed: no transaction may read the version any more.
+            // A protocol that is wrong may read here at the same time, and get a mixture. One
+            // poisoned word in it is enough for `is_poisoned`. Relaxed: no transaction may read the
+            // version any more; its memory is given back after this, by this worker.
             self.payload(record).iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
         }
     }

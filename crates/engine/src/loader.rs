@@ -1,4 +1,10 @@
 //! [`Loader`]: fills tables before any transaction runs.
+//!
+//! A loaded row is there at once, without a commit: the record has the protocol's word of a row
+//! that no transaction has written ([`RecordOrigin::Loaded`]). Several loaders may work at a time.
+//! Two of them that add one key meet in the index, which takes one of the records; the other one
+//! was never visible, and is given back at once. The transactions that come later find the rows by
+//! the index, whose Acquire pairs with the Release of the insert.
 
 use std::sync::Arc;
 
@@ -84,6 +90,8 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         row.clear();
         row.resize(words.max(16), 0);
         fill(&mut row[..words]);
+        // Before `place`: the record is private until then. A lookup that finds it finds the whole
+        // row.
         M::copy_in(&table.payload(record)[..words], &row[..words]);
         let counter = if self.0.cx.writes.log.is_some() { self.enter() << COUNTER_EPOCH_SHIFT } else { 0 };
         if counter > 0 {
@@ -95,8 +103,14 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
         table.counters(record).for_each(|word| word.store(counter | UNSURE, Ordering::Relaxed));
         let is_new = place(record);
         if !is_new {
+            // At once, without the wait of two epochs: the index has refused the record, so no
+            // transaction has its address.
             self.0.release(table, record);
         } else if let Some(log) = &mut self.0.cx.writes.log {
+            // The row is in the index before it is in the log, and a transaction may write it in
+            // between. Its write has a larger counter, so the order of the two in the files does
+            // not matter. Its epoch is this one or a later one, so a flush of that epoch has the
+            // load as well.
             self.0.committed_in = counter >> COUNTER_EPOCH_SHIFT;
             log.sink.loaded(self.0.committed_in, table.id(), key, &self.0.cx.row_buffer[..words]);
         }
@@ -107,6 +121,9 @@ impl<P: Protocol<M>, M: Machine> Loader<P, M> {
     /// are logged.
     fn enter(&mut self) -> u64 {
         let worker = &mut self.0;
+        // A worker in an epoch keeps it from ending twice: the global epoch can advance once, and
+        // the next advance waits for this slot. A flush of this epoch waits for the slot, too
+        // (`Log::settle`), so it finds the row in the log's buffer.
         worker.seen_epoch = worker.engine.epochs.refresh(worker.cx.worker, worker.seen_epoch);
         worker.seen_epoch
     }

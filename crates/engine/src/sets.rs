@@ -369,6 +369,9 @@ impl<M: Machine> WriteSet<M> {
         let start = entry.start + entry.key_words as usize;
         let image = &mut self.arena[start..start + table.row_words()];
         for span in table.spans(merged) {
+            // The cells stay held until the image is installed, so no other write comes between
+            // this copy and the result. An update of another transaction starts from this one's
+            // result.
             M::copy_out(&payload[span.words()], &mut image[span.words()]);
         }
         if table.records_history() {
@@ -414,14 +417,19 @@ impl<M: Machine> WriteSet<M> {
         if table.records_history() {
             let start = entry.start + entry.key_words as usize;
             complete(table, entry, payload, &mut self.arena[start..start + table.row_words()]);
+            // The signature is exchanged in the same critical section as the row: `over` names the
+            // version that this row replaces.
             for cell in table.cell_numbers(entry.groups()) {
                 sign(&mut self.installed, position, cell, &payload[table.signature(cell)], self.txn);
             }
         }
+        // Before the row is copied: `count_write` needs the row that is replaced.
         if self.log.is_some() {
             self.count_write(position);
         }
         let entry = &self.entries[position];
+        // The row of a deleted record stays. A reader that copies it finds the flag *absent* in the
+        // protocol's word, or a changed word, and does not use the copy.
         if entry.kind == WriteKind::Delete {
             return;
         }
@@ -509,6 +517,8 @@ impl<M: Machine> WriteSet<M> {
         let entries = &self.entries;
         self.order.clear();
         self.order.extend(0..entries.len() as u32);
+        // In a cycle of waits one transaction would wait for a record with a smaller address than
+        // one that it holds. With one order for all, none does.
         self.order.sort_unstable_by_key(|&position| entries[position as usize].record.value());
     }
 

@@ -1,4 +1,10 @@
 //! Tables in memory: an index over records of one layout.
+//!
+//! **What is shared.** The index publishes a record: its insert ends by a Release, and a lookup
+//! loads with Acquire. So all that was stored to a record before the insert is visible to the
+//! transaction that finds it, and the stores may be Relaxed. The same holds for a removal: what was
+//! stored to the table before it is visible to a lookup that misses the key. The shape of a table
+//! never changes, and is published with the table by the catalog's lock or by the table's handle.
 
 use std::ops::{ControlFlow, Deref};
 
@@ -65,6 +71,10 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Looks a key up in the index.
+    /// The record that it finds may leave the index at any moment. The protocol finds that in the
+    /// record's word ([`RecordState::Unlinked`](crate::RecordState::Unlinked)). Its memory is not
+    /// reused as long as the worker stays in its epoch, so the handle leads to a record of this
+    /// table all the while.
     #[inline(always)]
     pub(crate) fn lookup(&self, key: K) -> Lookup<M> {
         self.index.get(key)
@@ -77,6 +87,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     }
 
     /// Prefetches the index entries of these keys, and their records, before each of them is used.
+    /// Nothing depends on what is found here: each access looks its key up again.
     pub(crate) fn announce(&self, keys: &[K]) {
         self.find_many(keys, Projection::WHOLE, |_, _| ());
     }
@@ -93,6 +104,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.index.get_many(keys, |position, lookup| {
             let record = lookup.value.map(Self::record);
             if let Some(record) = record {
+                // A prefetch loads no word, so a record that has left the index by now does no
+                // harm.
                 self.core.prefetch(record, columns);
             }
             found(position, record);
@@ -104,7 +117,10 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     pub(crate) fn insert(&self, run: &mut AscendingInserts<'_, M, K>, key: K, record: Record<M>) -> Placed<M> {
         if self.records_history() {
             // One critical section with `remove`: the new record is signed by the transaction that
-            // deleted the key last.
+            // deleted the key last. Otherwise an insert could look for the deleter before a removal
+            // has named it, and enter the index after that removal. Its history would say that the
+            // key never existed. The index takes its latches inside the section, here and in
+            // `remove`, and never the other way round.
             return self.core.deletions.with(|deletions| {
                 let deleter = deletions.get(&key.to_words()).copied().unwrap_or(0);
                 for signature in &self.payload(record)[self.row_words()..][..self.cell_count()] {
@@ -142,6 +158,9 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     /// Raises the protocol's word of the leaf that covers the key to `time`, or leaves a larger
     /// value. On return the word was raised in a leaf that covered the key after the raise.
     fn raise(&self, key: K, time: u64) {
+        // Each further round means that another worker has changed the leaf meanwhile, so some
+        // worker makes progress. A raise of a leaf that was unlinked is lost, which is why the key
+        // is looked up anew.
         let mut spin = Spin::<M>::new();
         loop {
             let lookup = self.lookup(key);
@@ -151,6 +170,8 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
             // Relaxed: ordered by the fence. SeqCst: pairs with the writer's fence (`Leaf::word`).
             lookup.leaf.word().fetch_max(time, Ordering::Relaxed);
             M::fence(Ordering::SeqCst);
+            // The version is the one that the lookup has seen, so the leaf covered the key all the
+            // time from the lookup to this load, and the word was raised in between.
             if lookup.leaf.version() == lookup.version {
                 return;
             }
@@ -160,12 +181,15 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
 
     /// Copies a record's row as it stands, and its signatures if history is recorded. To be called
     /// outside any transaction.
+    /// The copy is no optimistic read: no word tells whether a writer was at work. The caller has
+    /// ended the transactions and joined their threads, which orders their stores before this.
     pub(crate) fn peek(&self, record: Record<M>, to: &mut Vec<u64>) {
         to.resize(self.payload_words(), 0);
         M::copy_out(self.payload(record), to);
     }
 
     /// Visits every record in the order of the keys; returns `false` if the index has no order.
+    /// The leaves' versions are not kept, because the caller sees to it that no transaction runs.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(K, Record<M>)) -> bool {
         struct All<F>(F);
         impl<M: Machine, K: Key, F: FnMut(K, Record<M>)> ScanVisitor<M, K> for All<F> {
@@ -206,6 +230,9 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
     }
 
     fn remove(&self, key: &KeyWords, record: Record<M>, time: u64) -> bool {
+        // Before the removal. A transaction that inserts the key after the removal then finds the
+        // time of the readers that have met the tombstone. In the other order an insert between the
+        // two would miss it, and could take an earlier timestamp than such a reader.
         if time > 0 {
             self.raise(K::from_words(*key), time);
         }
@@ -217,6 +244,8 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
             // signs it any more. The protocol synchronised with its last writer when it marked the
             // record as unlinked.
             let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
+            // 0: the key has had no row. The placeholder of an insert that was given up has the
+            // signature that `insert` took from the map, so storing it once more changes nothing.
             if deleter != 0 {
                 deletions.insert(*key, deleter);
             }

@@ -189,7 +189,9 @@ impl<M: Machine> Commits<M> {
     fn durable_below(&self, end: Option<u64>) -> u64 {
         if self.fault == Some(Fault::SlotsBeforeCounter) {
             let least = self.unflushed();
-            // SeqCst: R1 of the module's text, after R2.
+            // SeqCst: R1 of the module's text, but after R2. It pairs with W2 in `committing` as
+            // below, and that is too late: a worker may do W1 and W2 between the two loads, so that
+            // its LSN is below the loaded value and its slot was missed.
             return end.unwrap_or_else(|| self.next.load(Ordering::SeqCst)).min(least);
         }
         // SeqCst: R1 of the module's text; pairs with W2 in `committing`.

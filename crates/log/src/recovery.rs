@@ -27,6 +27,12 @@
 //! rows hold is the stranger's choice, as are the write counters, so copy rows out of such a log
 //! instead of going on with it.
 //!
+//! **Threads.** Each takes the number of the next file from a counter, so each file is read by one
+//! thread. They meet in two places: in the parts of [`rows::TableRows`], each under a lock, and in
+//! `FileFindings`, under one. The order in which they come there does not matter, because what they
+//! bring is joined by maxima, sums, and the write counters. The end of the scope joins the threads,
+//! so the caller sees all that they have stored.
+//!
 //! The atomics are those of the standard library: recovery runs before there is an engine, in
 //! threads that no explorer schedules.
 
@@ -208,6 +214,8 @@ impl FileFindings {
         self.report.transactions += report.transactions;
         self.report.records += report.records;
         self.report.discarded += report.discarded;
+        // Sums and maxima, so the order of the files does not matter. The entry has its place by
+        // its number, so that the manifest keeps its order.
         self.last = self.last.max(last);
         self.longer.extend(is_longer.then(|| segment.clone()));
         self.segments[number] = segment;
@@ -235,8 +243,8 @@ pub(crate) fn read_all(
     let read_files = || -> Result<(), LogError> {
         let mut reader = Reader::new(&tables, how.traces);
         loop {
-            // Relaxed: an exchange gives each number to one thread, and the segments were there
-            // before the threads.
+            // Relaxed: an addition gives each number to one thread, whatever other accesses it is
+            // ordered with. The segments were there before the threads, whose start orders them.
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(segment) = contents.segments.get(number) else { break };
             let outcome = read_segment(disk, contents, segment, durable_lsn, how.fault, |epoch, mut write| {
@@ -254,8 +262,11 @@ pub(crate) fn read_all(
                 }
                 reader.add(epoch, &write)
             });
-            // Relaxed: after a failure the other threads find no more files, sooner or later.
+            // Another thread's addition may come before the store: then that thread reads one more
+            // file. After the store it gets a number behind the last. Relaxed: after a failure the
+            // other threads find no more files, sooner or later.
             let read = outcome.inspect_err(|_| next.store(contents.segments.len(), Ordering::Relaxed))?;
+            // Once for each file, so the threads seldom meet here.
             let mut found = found.lock();
             progress(read.report.bytes);
             found.add(number, read);
@@ -265,6 +276,8 @@ pub(crate) fn read_all(
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..how.threads.min(contents.segments.len())).map(|_| scope.spawn(read_files)).collect();
+        // This thread reads as well. If it fails, the counter has ended the others, and the scope
+        // waits for them all the same.
         let own = read_files();
         let outcomes = others.into_iter().map(|other| other.join().expect("reading does not panic"));
         outcomes.fold(own, |first, other| first.and(other))
@@ -293,6 +306,8 @@ pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segme
         let mut files = segments.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let mut files: Vec<_> = files.iter_mut().map(|file| &mut **file as _).collect();
         let failed = |(file, error): (usize, _)| LogError::io("synchronise", disk.place(&segments[file].name()))(error);
+        // A failure ends the opening of the log, and is not tried again here. The next start reads
+        // the files anew.
         disk.sync(&mut files).map_err(failed)?;
     }
     Ok(())
@@ -327,6 +342,8 @@ fn read_file(disk: &dyn Disk, tables: &TableSchemas, segment: &Segment) -> Resul
     let (file, length) = open(disk, segment)?;
     // A file with a tail was reserved at its capacity, and is not cut off before its tail is
     // settled.
+    // The manifest counts bytes only after they were synchronised. So a file that is shorter has
+    // lost some, and that is damage.
     let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
     if length < needed {
         let why = format!("it ends there, and had {needed} bytes");
@@ -378,8 +395,11 @@ fn for_each_block(
             Ok((block, behind)) => {
                 visit(block).map_err(damaged)?;
                 (rest, flush) = (behind, block.flush);
+                // Blocks are in the order of their epochs: a worker's epochs never fall, and its
+                // buffer reaches the file in order (`Log::try_write`).
                 blocks = Some((blocks.map_or(block.epoch, |(first, _)| first), block.epoch));
             }
+            // Inside the bytes that were synchronised every block is whole.
             Err(why) if (offset as u64) < segment.bytes => return Err(damaged(why)),
             // The flush of the last whole block was interrupted here, or the one after it. A later
             // one can't have begun.
@@ -398,6 +418,9 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &ManifestContents) -> Resul
     let (mut numbers, mut known) = (Vec::new(), contents.lsn.max(FIRST_LSN));
     for segment in contents.segments.iter().filter(|segment| segment.tail == Tail::InOrder) {
         for_each_block(disk, &contents.tables, segment, |block| {
+            // A worker wrote this into the block after it had seen the flushes of all smaller LSNs
+            // (`Log::durable_lsn`). So LSNs below it need not be found: a checkpoint may have
+            // dropped them.
             known = known.max(block.durable);
             let note = |lsn| {
                 if lsn >= known {
@@ -408,6 +431,8 @@ pub(crate) fn durable_lsn(disk: &dyn Disk, contents: &ManifestContents) -> Resul
             format::read_body(block, &contents.tables, note, |_| Ok(()))
         })?;
     }
+    // The first gap ends it. The transaction with the missing LSN was in a buffer at the crash, or
+    // in a block that was not whole, so no later one was acknowledged.
     numbers.sort_unstable();
     let missing = |next, lsn: u64| if lsn > next { Err(next) } else { Ok(next.max(lsn + 1)) };
     let (Ok(end) | Err(end)) = numbers.iter().try_fold(known, |next, &lsn| missing(next, lsn));
@@ -437,6 +462,8 @@ pub(crate) fn read_segment(
     let (mut report, mut last) = (Report::default(), Last::default());
     let extent = for_each_block(disk, &contents.tables, segment, |block| {
         let is_durable = block.epoch <= contents.epoch.min(segment.last_epoch);
+        // By the tail: nothing was acknowledged but by the manifest; or each flushed block may have
+        // been; or each whose LSN comes before the first gap.
         let counts = |lsn| match segment.tail {
             Tail::Nothing => is_durable || lsn < segment.end_lsn,
             Tail::Flushed => true,

@@ -8,6 +8,22 @@
 //! A row's words are: the key; the write counter of its last deletion, or 0; for each group the
 //! write counter of its last write plus one (0: not written), perhaps with [`SUM`]; and the words
 //! of the row.
+//!
+//! **Any order of writes.** Of each group the write with the largest counter wins, and of deletions
+//! the largest counter. Additions have the counter of the write that they were added to, and are
+//! summed. So the result for a row depends on the set of its writes and not on their order, and
+//! neither threads nor files need one:
+//!
+//! - An addition that comes before its write waits as a sum with the flag [`SUM`]. The write then
+//!   adds its words and clears the flag.
+//! - An addition to a write that is known to be replaced is dropped: the later write contains its
+//!   effect, or has overwritten it.
+//! - A write with a larger counter drops the sum of an older one, for the same reason.
+//!
+//! **Threads.** A reader gathers writes in memory of its own, and takes the lock of a part only to
+//! apply them. It holds one such lock at a time and waits for nothing meanwhile, so no two readers
+//! wait for each other. After the last reader has ended, the parts belong to the caller alone
+//! (`TableRows::into_parts`), without locks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -154,6 +170,7 @@ impl Rows {
     /// Returns the number of the row with this key, and whether the row is new. There is a free
     /// slot.
     fn number(&mut self, hash: u64, key: &[u64], length: usize) -> (usize, bool) {
+        // It ends: at most half of the slots are taken, so a free one comes.
         let mut slot = self.slot(hash);
         loop {
             let Some(number) = (self.slots[slot] as usize).checked_sub(1) else {
@@ -186,6 +203,9 @@ impl Rows {
     }
 
     fn apply(&mut self, writes: &Pending, schema: &Schema) {
+        // First, because it moves the slots. After it the addresses of slots stay as they are for
+        // the whole batch, and so do those of rows that are known already, until a new row makes
+        // the vector grow.
         self.reserve(writes.hashes.len(), schema);
         for &hash in &writes.hashes {
             Native::prefetch(&raw const self.slots[self.slot(hash)]);
@@ -209,18 +229,22 @@ impl Rows {
                 continue;
             }
             let known = &mut self.words[number * length + key.len()..][..written.len()];
+            // The maximum, as of groups below: the deletion that is found last may be an older one.
             known[0] = known[0].max(written[0]);
             let rows = 1 + schema.groups.len();
             for (group, &(start, end)) in schema.groups.iter().enumerate() {
                 let (old, new) = (known[1 + group], written[1 + group]);
                 let (known_words, words) = (&mut known[rows + start..rows + end], &written[rows + start..rows + end]);
                 if new & !SUM > old & !SUM || new == old && new & SUM == 0 {
+                    // A later write, or the sum that was added to a later write. What is known of
+                    // older ones has no part in the row any more.
                     known[1 + group] = new;
                     known[rows + start..rows + end].copy_from_slice(words);
                 } else if new & !SUM == old & !SUM {
                     // One of them is a sum, or both: additions and what they were added to have one
                     // write counter.
                     known_words.iter_mut().zip(words).for_each(|(known, by)| *known = known.wrapping_add(*by));
+                    // The flag stays only if both are sums: one write is enough to know the whole.
                     known[1 + group] = old & new;
                 }
             }
@@ -341,6 +365,8 @@ pub(crate) struct TableRows<'s> {
     parts: Vec<OnceLock<Vec<Mutex<Rows>>>>,
     hash: KeyHash,
     /// How many more words of rows may be read.
+    /// All readers store to it, but each only once in [`COUNTED_TOGETHER`] words, so its line
+    /// seldom moves.
     words_left: AtomicI64,
 }
 
@@ -353,6 +379,8 @@ impl<'s> TableRows<'s> {
         TableRows { schemas, parts, hash: KeyHash::new(), words_left }
     }
 
+    // The first reader of a table makes its parts; another that comes meanwhile waits for it
+    // (`OnceLock`). The initialisation happens before each use, so the parts need no other order.
     fn part(&self, table: usize, part: usize) -> &Mutex<Rows> {
         let parts = || (0..PARTS).map(|_| Mutex::new(Rows::new(self.hash))).collect();
         &self.parts[table].get_or_init(parts)[part]
@@ -391,7 +419,9 @@ impl<'t> Reader<'t> {
         self.words += words;
         if self.words > COUNTED_TOGETHER {
             let words = std::mem::take(&mut self.words) as i64;
-            // Relaxed: a count that no other memory depends on.
+            // Each thread that goes below zero stops, so the count falls below it by some words of
+            // each thread at most. It is signed for that. Relaxed: a count that no other memory
+            // depends on; the subtraction alone makes it exact.
             if self.tables.words_left.fetch_sub(words, Ordering::Relaxed) < words {
                 return Err("rows would take far more memory than the log has bytes");
             }
@@ -443,6 +473,8 @@ impl<'t> Reader<'t> {
             }
         }
         if pending.hashes.len() == TOGETHER {
+            // The lock is taken once for some writes, whose cache misses overlap under it
+            // (`Rows::apply`).
             self.tables.part(table, part).lock().apply(pending, schema);
             pending.hashes.clear();
             pending.words.clear();

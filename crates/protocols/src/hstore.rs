@@ -20,6 +20,14 @@
 //! **Promises** serializability, as long as transactions touch only the partitions that they have
 //! declared. A transaction without a declaration gets all partitions.
 //!
+//! **What is shared.** The lock of a partition orders all that its transactions do: each finds the
+//! rows and flags of the partition as the last holder left them. (The release of a lock is a
+//! Release, and its acquisition an Acquire: [`crate::locking::list`].) So rows need no order of
+//! their own, and no read is validated. One thread works in a partition without its lock: a worker
+//! that collects tombstones. It changes a record's word by read-modify-writes only, and it takes
+//! the record out of the index, which has latches of its own. So the word is the one place where a
+//! transaction and a collector meet, and the flag *locked* decides between them.
+//!
 //! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked*
 //! marks a tombstone that is about to get a row. A partition has a lock with a queue:
 //! [`crate::locking::queue`].
@@ -89,6 +97,8 @@ pub struct HStore<M: Machine, F = Sound> {
 }
 
 /// A partition's lock, on a cache line of its own: the word of a cell of [`QueuedLocks`].
+/// Two lines, because processors fetch lines in pairs: otherwise transactions of neighbouring
+/// partitions would take the line from each other, although they share no data.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Partition<M: Machine>(M::U64);
@@ -104,6 +114,8 @@ pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
 
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
+        // The word of a partition begins as "held by no transaction", and its flags stay 0. So the
+        // lock manager takes it for the cell of a row that is never unlinked.
         // SAFETY: a cell of one word, which lives as long as the protocol.
         let cell = unsafe { Cell::at(NonNull::from(&self.partitions[partition].0)) };
         match self.locks.acquire(&mut local.locks, cell, LockMode::Exclusive)? {
@@ -115,11 +127,18 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
 
     fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
+        // Before the partitions are handed over. If the next holder came first and inserted the
+        // same key again, it would find *locked*, take the record for its own, and not lock it
+        // (`write`). The bit would then be cleared under it, and a collector could unlink the
+        // record while the row is installed.
         for cell in local.locked_tombstones.drain(..) {
-            // Release: pairs with the exchange of `flags::unlink_unlocked`, as any unlock.
+            // Release: pairs with the Acquire of `flags::unlink_unlocked`, as any unlock: the row
+            // and its write counters come before.
             cell.word().fetch_and(!LOCKED, Ordering::Release);
         }
         for (cell, kept) in local.held.drain(..) {
+            // In any order: the transaction waits for nothing any more. The release makes all that
+            // it has done in the partition visible to the next holder, whom it grants the lock.
             self.locks.release(&mut local.locks, cell, LockMode::Exclusive, kept);
         }
         LockManager::<M>::end(&self.locks, &mut local.locks, outcome);
@@ -163,7 +182,12 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         LockManager::<M>::begin(&self.locks, &mut local.locks);
         M::step("partitions");
         let declared = cx.declaration.partitions();
+        // A transaction holds partitions while it waits for others. That is no deadlock although
+        // there is no order of partitions: each wait is of a younger transaction for an older one.
+        // An error leaves the partitions held; the abort that follows releases them.
         let declared = Self::partitions_to_lock(declared);
+        // No declaration: all partitions, since any row may be touched. Then no other transaction
+        // runs in the engine, which is slow and right.
         if declared.is_empty() {
             return (0..self.partitions.len()).try_for_each(|partition| self.hold(local, partition));
         }
@@ -179,7 +203,13 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         M::step("read");
-        // Acquire: pairs with the Release of the exchange of `flags::unlink_unlocked`.
+        // A collector may exchange the word between this load and the end of the transaction. That
+        // changes no answer: only a tombstone is unlinked, and no other transaction inserts the key
+        // as long as this one holds the partition. So a key that was found absent stays absent. If
+        // the record is unlinked already, the engine looks the key up again.
+        //
+        // Acquire: pairs with the Release of the exchange of `flags::unlink_unlocked`. All else
+        // that the word tells is ordered by the partition's lock.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(flags))
@@ -205,6 +235,9 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
                 }
             }
             WriteMode::Insert => {
+                // The record is absent. Its row comes at the commit, and until then a collector
+                // must not take the record out of the index: the row would be in no index. The
+                // first cell stands for all, as in `flags::unlink_unlocked`.
                 let first = at.record.first_cell();
                 // Relaxed: the exchange decides.
                 let word = first.word().load(Ordering::Relaxed);
@@ -216,6 +249,9 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
                 // first: this one sees the tombstone unlinked, or that one finds it locked.
                 let is_locked =
                     first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+                // If the tombstone was unlinked, the bit that was just set stays. It does no harm:
+                // no access uses the record any more, and its memory gets new words when it is
+                // reused (`flags::init_words`).
                 if word & UNLINKED != 0 || !is_locked {
                     return Err(Abort::new(AbortReason::RecordGone));
                 }
@@ -235,6 +271,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         Ok(())
     }
 
+    // A gap needs no version: as long as the transaction holds the partition, no other one inserts
+    // into it. A collector may take a tombstone out of the leaf, which changes no answer.
     #[inline(always)]
     fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
@@ -247,7 +285,12 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         }
         cx.writes.apply_updates();
         M::step("install");
+        // Nothing can fail any more, because no other transaction has been in the partitions since
+        // `begin`. So there is no validation, and a reader of the next transaction finds all of
+        // these rows or, after an abort, none.
         for position in 0..cx.writes.len() {
+            // The row first, then the flags (`install_held`), while *locked* stays set: a collector
+            // leaves the record alone until `release`.
             flags::install_held(cx, position, |cell, clear, set| {
                 // Relaxed, both: the partition's lock passes the row on. Read-modify-writes:
                 // `flags::unlink_unlocked` exchanges the word without that lock.
@@ -260,10 +303,14 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn abort(&self, _: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
+        // Nothing was installed, so the partitions are as they were, but for placeholders, which
+        // stay absent.
         self.release(local, Outcome::of_abort(reason));
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        // No partition is locked for this: a collector would hold up all transactions of the
+        // partition, and would need to know which partition a record belongs to.
         flags::unlink_unlocked(tombstone, false, |_| true)
     }
 
@@ -307,11 +354,15 @@ impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
 
     #[inline(always)]
     fn begin(&self, local: &mut YoungWaitWorker<M>) -> LockOwner {
+        // A new timestamp for each try, unlike in wait-die. A transaction that came too late would
+        // come too late again with the old one, as long as younger transactions hold the partition.
         LockOwner { worker: local.worker, timestamp: local.stamps.stamp(), transaction: 0 }
     }
 
     #[inline(always)]
     fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        // The oldest first, so that a grant leaves only younger transactions behind the new holder:
+        // each wait stays one of a younger for an older one.
         new.timestamp < waiter.timestamp
     }
 
@@ -322,6 +373,9 @@ impl<M: Machine, F: HStoreFaults> WaitPolicy<M> for YoungWait<M, F> {
         _: Cell<M>,
         mut in_the_way: impl Iterator<Item = LockOwner>,
     ) -> bool {
+        // The lists are those of one moment, under the latch. A request that comes later stands
+        // before this one only if it is older (`goes_before`), so the wait stays one for older
+        // transactions.
         in_the_way.all(|other| other.timestamp < own.timestamp)
     }
 

@@ -19,6 +19,17 @@
 //! | 1 | unlinked: out of the index; look the key up again |
 //! | 0 | absent: a placeholder, or a tombstone |
 //!
+//! **Orderings.** Only an insert is published: its row is stored before the exchange that clears
+//! *absent* (Release), and a reader loads the flags (Acquire) before it copies the row. So a reader
+//! that finds a new row finds all of it. An update has no partner. A reader beside it may copy some
+//! words before it and some after it, which is what this protocol is for: it pays for no order.
+//!
+//! **Memory.** A record is freed once, and never under a reader. The flag *queued* says that a
+//! worker answers for a tombstone: it has the tombstone in its queue, or runs the transaction that
+//! inserted the record. A delete queues the record only if it finds the flag clear. A reader may
+//! still hold a record that is unlinked; its memory is not reused before that transaction has ended
+//! (`contend_engine::epoch`).
+//!
 //! **Commit point.** None. **Waits** for nothing. **Phantoms** are not excluded.
 //!
 //! **Departures from the paper.** None. **Options.** None.
@@ -47,7 +58,8 @@ const QUEUED: u64 = 1 << 2;
 impl NoControl {
     fn flags<M: Machine>(cell: Cell<M>) -> u64 {
         // Acquire: pairs with the Release of `commit`'s inserts, so that a reader that finds a row
-        // has all that its insert stored.
+        // has all that its insert stored. With a Relaxed load the copy could come first and see the
+        // words of the memory's former use under a flag that says "row".
         cell.word().load(Ordering::Acquire)
     }
 
@@ -55,6 +67,8 @@ impl NoControl {
     #[inline(always)]
     fn look<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, columns: Projection<'_>) -> RecordState {
         M::step("read");
+        // The flags first, then the row. In the other order an insert could come between the two,
+        // and the reader would take the words from before it for a row.
         let flags = Self::flags(at.record.first_cell());
         cx.copy_row(at, columns);
         match flags {
@@ -94,6 +108,8 @@ impl<M: Machine> Protocol<M> for NoControl {
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         let word = if initial == RecordOrigin::Loaded { 0 } else { ABSENT | QUEUED };
         for cell in cells {
+            // With *absent*: a placeholder enters the index before its row is stored, and other
+            // transactions meet it there.
             // Relaxed: the index publishes the record.
             cell.word().store(word, Ordering::Relaxed);
         }
@@ -125,6 +141,8 @@ impl<M: Machine> Protocol<M> for NoControl {
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
         Ok(match mode {
+            // Nothing is locked until the commit. Of two transactions that read the same row and
+            // write it back, one update is lost.
             WriteMode::ReadModifyWrite | WriteMode::Delete => Self::look(cx, at, Projection::of_groups(groups)),
             WriteMode::Blind | WriteMode::CommitTimeUpdate | WriteMode::Insert => {
                 Self::look(cx, at, Projection::EXISTENCE)
@@ -142,6 +160,8 @@ impl<M: Machine> Protocol<M> for NoControl {
         Ok(())
     }
 
+    // No commit looks at a leaf again, so a scan may miss rows that were there before its
+    // transaction ended.
     #[inline(always)]
     fn observe_leaf(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
@@ -149,8 +169,12 @@ impl<M: Machine> Protocol<M> for NoControl {
 
     #[inline(always)]
     fn commit(&self, cx: &mut Context<M>, _: &mut ()) -> Result<(), Abort> {
+        // The updates are applied to rows that no lock protects, so two of them may start from the
+        // same row. The first of two installs is lost then.
         cx.writes.apply_updates();
         M::step("install");
+        // One record after the other, and nothing hides the first from others until the last is
+        // installed. So a transaction as a whole has no moment at which it takes effect.
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             let (word, kind, fresh) = (write.record.word(), write.kind, write.fresh);
@@ -159,8 +183,9 @@ impl<M: Machine> Protocol<M> for NoControl {
             }
             cx.writes.install(position);
             match kind {
-                // Release, here and below: the row comes before the flags; pairs with the Acquire
-                // of `look`.
+                // Read-modify-writes, here and below: no lock is held, so a store could undo what
+                // another transaction, or a collector, has changed in between. Release: the row
+                // comes before the flags; pairs with the Acquire of `look`.
                 WriteKind::Insert => {
                     word.fetch_and(if fresh { !(ABSENT | QUEUED) } else { !ABSENT }, Ordering::Release);
                 }
@@ -169,16 +194,21 @@ impl<M: Machine> Protocol<M> for NoControl {
                     let before = word.fetch_or(ABSENT | QUEUED, Ordering::Release);
                     cx.writes.entries_mut()[position].collect = before & QUEUED == 0;
                 }
+                // An update changes no flag, so it makes no store but those of the row.
                 WriteKind::Update | WriteKind::Nothing => {}
             }
         }
         Ok(())
     }
 
+    // Nothing was installed and nothing is locked. The engine has the placeholders of the
+    // transaction collected.
     fn abort(&self, _: &mut Context<M>, _: &mut (), _: AbortReason) {}
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let mut cells = tombstone.cells();
+        // The first cell counts alone: `commit` and `look` use no other. So one exchange marks the
+        // whole record.
         let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
         // Relaxed: the exchange decides.
         let flags = first.word().load(Ordering::Relaxed);
@@ -190,7 +220,12 @@ impl<M: Machine> Protocol<M> for NoControl {
         } else {
             (flags & !QUEUED, UnlinkOutcome::Alive)
         };
-        // AcqRel: pairs with the Release of `commit` and the Acquire of `look`.
+        // The exchange fails if the flags differ from those that were judged, as when a transaction
+        // has given the record a row. Then the collector asks again later.
+        //
+        // AcqRel: pairs with the Release of `commit` and the Acquire of `look`. The engine takes
+        // the record out of the index afterwards, so a reader that finds the mark looks the key up
+        // again.
         match first.word().compare_exchange(flags, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => outcome,
             Err(_) => UnlinkOutcome::Busy,

@@ -110,6 +110,11 @@ impl<M: Machine> WriteSet<M> {
         if !logged.is_sure
             && let Some(log) = &mut self.log
         {
+            // Other transactions can depend on this one only after this call: its rows are
+            // published later, or (Bamboo) it tells later that it will commit. They synchronise
+            // with that, and so take a larger LSN, and no earlier epoch: their load of the epoch
+            // happens after the load below, and loads of one word that happen one after the other
+            // don't go back.
             logged.is_sure = true;
             logged.hold = log.sink.committing();
             logged.epoch = logged.own_counter.map_or_else(|| log.epoch(), WriteCounter::epoch);
@@ -142,6 +147,8 @@ impl<M: Machine> WriteSet<M> {
         // SAFETY: as in `Write::table`; the borrow is not tied to the entry, and the entry is not
         // changed.
         let table = unsafe { entry.table.as_ref() };
+        // Before the row is stored: an addition is the difference between the image and the row
+        // that it replaces. And a hold must be there when the protocol publishes the row.
         let groups = if entry.kind == WriteKind::Update { entry.groups() } else { Groups::ALL };
         let (counter, additions) = if table.counts_writes() {
             self.next_counter(position, table, groups)
@@ -166,6 +173,8 @@ impl<M: Machine> WriteSet<M> {
         let Some(log) = &self.log else { unreachable!("only a logged write is counted") };
         let (known, entry) = (&self.logged, &self.entries[position]);
         let payload = table.payload(entry.record);
+        // A transaction that is not sure yet (Bamboo) takes the epoch of now, in which it writes
+        // the row. It commits in this epoch or a later one.
         let epoch = if known.is_sure { known.epoch } else { log.epoch() };
         let is_new = entry.fresh && entry.kind == WriteKind::Insert;
         let own = table.own_groups(groups);
@@ -184,6 +193,9 @@ impl<M: Machine> WriteSet<M> {
         if log.adds && known.is_sure && entry.is_sum && is_logged {
             return (WriteCounter(last), Some(self.note_additions(position, table, groups)));
         }
+        // No worker can be between the load of `last` and the store below, because the cells are
+        // held. With two writers there, both could store `last + 1`, and recovery could not tell
+        // which row is the later one.
         let counter = (last + 1).max(epoch << COUNTER_EPOCH_SHIFT);
         if last == 0 {
             table.check_first_counter(WriteCounter(counter));
@@ -208,6 +220,8 @@ impl<M: Machine> WriteSet<M> {
         let first = additions.len();
         for word in table.spans(groups).flat_map(|span| span.words()) {
             // Relaxed: the cells are held exclusively.
+            // The row is still the one that the updates were applied to (`WriteSet::merge`), since
+            // the cells were held all the time.
             let by = image[word].wrapping_sub(payload[word].load(Ordering::Relaxed));
             if by != 0 {
                 additions.push(Addition { word: word as u32, by });
@@ -222,8 +236,11 @@ impl<M: Machine> WriteSet<M> {
         let payload = table.payload(self.entries[position].record);
         for cell in table.cell_numbers(groups) {
             let word = &payload[table.hold(cell)];
-            // A transaction that locked the row asked about the hold then. An optimistic one may
-            // have written blindly, and asks here. Relaxed, both: the cells are held exclusively.
+            // The wait comes before the store. A hold that is overwritten is forgotten: a later
+            // reader asks about this transaction only. So this one's predecessor must be durable
+            // first. A transaction that locked the row asked about the hold then. An optimistic one
+            // may have written blindly, and asks here. Relaxed, both: the cells are held
+            // exclusively.
             log.sink.wait_for(Hold(word.load(Ordering::Relaxed)));
             word.store(self.logged.hold.0, Ordering::Relaxed);
         }
@@ -235,8 +252,9 @@ impl<M: Machine> WriteSet<M> {
     pub(crate) fn may_pass(&mut self, table: &TableCore<M>, record: Record<M>, groups: Groups) -> bool {
         let Some(Logging { sink, .. }) = &mut self.log else { return true };
         let payload = table.payload(record);
-        // Relaxed: the writer stored the hold before it published the row, and the protocol has
-        // synchronised with that.
+        // An optimistic reader may find the hold of a later write than the one that it has read.
+        // Then it waits for more than it needs, or aborts, and that is safe. Relaxed: the writer
+        // stored the hold before it published the row, and the protocol has synchronised with that.
         table.cell_numbers(groups).into_iter().all(|cell| {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
             hold == Hold::NONE || sink.may_pass(hold)

@@ -1,5 +1,21 @@
 //! The recording of a transaction's operations for a history. All of it is cold: a run that is
 //! measured records nothing.
+//!
+//! **Why a history shows what the protocol did.** The writer's number (the signature of a cell) is
+//! a word of the record's payload. The protocol copies it into the row buffer together with the row
+//! ([`Context::copy_row`](crate::Context::copy_row)), and installs it together with the row. So it
+//! is under the same locks, fences and validation as the row. A protocol that returns a row too
+//! early, too late or torn returns the signature that goes with it. The recording adds no
+//! synchronisation of its own to a read or write of a row, which could hide a fault.
+//!
+//! **Deletions.** A tombstone that has left the index has no signature to copy. Its deleter is then
+//! in the table's map, behind a mutex. [`StoredTable`] enters it there and removes the record in
+//! one critical section. So a transaction that has found no record, and asks the map afterwards,
+//! finds the deletion. A later deletion can't have come into the map by then: a tombstone leaves
+//! the index only when all workers are past the epoch in which it was queued (`crate::garbage`),
+//! and this transaction's worker is not.
+//!
+//! All notes belong to one worker, and are read when it has ended its transactions.
 
 use std::collections::HashSet;
 
@@ -43,6 +59,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     fn note_reads<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, cells: Groups) {
         for cell in cells {
             let value = fingerprint(&self.worker.cx.row_buffer[table.cell_words(cell)]);
+            // Value and version come from one copy. So a checker can tell a version that was read
+            // torn: its value is not the one that the writer has recorded.
             let version = self.signature(table, cell);
             self.note(Operation::Read { part: Part::of(table, cell), key: key.to_words(), version, value });
         }
@@ -57,6 +75,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             Access::Row(_) => return self.note_reads(table, key, cells),
             Access::Own(_) => return,
             Access::Absent => None,
+            // After the protocol has observed the gap (the module comment).
             Access::Gap => Some(table.deleter_of(&key.to_words())),
         };
         for cell in cells {
@@ -78,6 +97,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         match access {
             // The result of an update is known, and recorded, when it is applied.
             Access::Row(_) if mode == WriteMode::CommitTimeUpdate => {}
+            // The number of the version that is replaced is not known yet, so `over` is 0.
+            // `WriteSet::install` finds it under the lock, and the commit completes the note.
             Access::Row(_) => {
                 if mode != WriteMode::Blind {
                     self.note_reads(table, key, table.cell_numbers(groups));
@@ -126,8 +147,10 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Records the insert of a new record. It has found the key absent.
     #[cold]
     pub(super) fn record_fresh<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, record: Record<M>) {
-        // Relaxed: this thread signed the record, in the name of the transaction that deleted the
-        // key last.
+        // The insert took the signature from the table's map, in the critical section in which the
+        // record entered the index. So between the deletion that it names and this insert the key
+        // had no other record. Relaxed: this thread signed the record, and no other transaction
+        // signs it before this one has committed or given it up.
         let deleted_by = table.payload(record)[table.signature(0)].load(Ordering::Relaxed);
         self.note(Operation::Miss { part: Part::of(table, 0), key: key.to_words(), deleted_by });
         self.record_insert(table, key);
@@ -167,6 +190,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             match access {
                 Access::Row(_) => seen.push((words, self.signature(table, *cell))),
                 Access::Absent => gone.push((words, self.signature(table, *cell))),
+                // The record has left the index during the scan. Its deletion is in the map by now,
+                // and `record_scan` finds it there.
                 Access::Gap => {}
                 Access::Own(position) => {
                     let write = &self.worker.cx.writes.entries()[position];
@@ -176,6 +201,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                     }
                     own.push(words);
                     if write.has_row() {
+                        // The transaction's own row: it sees its own version, whose number is not
+                        // in the record yet.
                         seen.push((words, self.number()));
                     }
                 }
@@ -189,6 +216,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         for ScanNotes { cell, seen, mut gone, own } in notes {
             let in_index: HashSet<_> =
                 seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
+            // After the scan, as in `record_read`. A key that the scan has met in the index is left
+            // out: its record may have left the index since, and has been noted already.
             gone.extend(table.deletions_in(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
             self.note(Operation::Scan { part: Part::of(table, cell), low, high, seen, gone, own });
         }

@@ -90,6 +90,7 @@ pub(super) struct Output {
     /// flushed.
     pub(super) flushes: u64,
     /// An empty buffer, which keeps the memory of the last one.
+    /// The two buffers change places at each write, so no buffer is allocated anew.
     spare: Buffer,
 }
 
@@ -107,10 +108,16 @@ impl Log {
     #[inline]
     pub(crate) fn append(&self, worker: usize, epoch: u64, lsn: u64, put: impl FnOnce(&mut Vec<u8>)) {
         let writer = &self.writers[worker];
+        // The lock is the worker's own but for the moment at which a flush exchanges the buffer, so
+        // it is nearly always free, and its line stays with the worker. The worker is still in
+        // `epoch`, or in the one before it, until this call has ended (`CommitSink::committed`). So
+        // a flush of this epoch comes later, and finds the bytes.
         let mut buffer = writer.buffer.lock();
         put(buffer.block_of(epoch));
         buffer.last_lsn = buffer.last_lsn.max(lsn);
         let is_full = buffer.bytes.len() > self.config.buffer_bytes.min(BUFFER_BYTES_MAX);
+        // Given up before `output` is taken. A flush takes the two in the other order, so a worker
+        // that held its buffer and waited for `output` could wait for ever.
         drop(buffer);
         if is_full {
             let written = self.write(writer, &mut writer.output.lock());
@@ -131,6 +138,10 @@ impl Log {
     }
 
     fn try_write(&self, writer: &Writer, output: &mut Output) -> Result<(), LogError> {
+        // The caller holds `output`, and this holds `buffer` for the exchange only: the worker goes
+        // on appending while the disk is slow. Without `output` two threads could each take a
+        // buffer, and the later one could reach the file first. Recovery would then find the blocks
+        // of a worker out of order.
         let spare = std::mem::take(&mut output.spare);
         let Buffer { mut blocks, mut bytes, last_lsn } = std::mem::replace(&mut *writer.buffer.lock(), spare);
         // A worker goes on after a failure, because what it has begun can't end otherwise. Its
@@ -169,7 +180,9 @@ impl Log {
     /// Creates a file with room for `capacity` bytes. Its name is not durable until the directory
     /// is synchronised.
     pub(crate) fn begin_file(&self, capacity: u64, tail: Tail) -> Result<OpenFile, LogError> {
-        // Relaxed: the exchange alone makes the number unique.
+        // Relaxed: the exchange alone makes the number unique. No other memory is reached by it:
+        // the file's contents pass from thread to thread by the locks of the output and of the
+        // manifest.
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
         // The system gives each process new random keys.
         let salt = RandomState::new().hash_one(number);

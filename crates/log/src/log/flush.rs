@@ -12,6 +12,13 @@
 //! A synchronisation that fails is never tried again: the kernel may have dropped the pages that it
 //! could not write, and the next attempt would succeed without them. The log stops instead
 //! ([`Log::stop`]).
+//!
+//! **Locks** are taken in this order: the manifest, an output, its buffer; `wanted` comes last.
+//! Only a thread that holds the manifest's lock holds the outputs of several workers. A flush of an
+//! epoch holds that lock until its number is published, so flushes come one after the other, and
+//! the manifest never says less than before. A worker appends under the lock of its own buffer
+//! alone. With group commit it waits for a flush only if that buffer is full, so all files are
+//! synchronised together, under the locks of their outputs.
 
 use std::sync::atomic::Ordering;
 
@@ -27,6 +34,9 @@ impl Log {
     /// durable.
     pub fn durable(&self) -> u64 {
         // Acquire: pairs with the Release of `try_flush`, which follows the write of the manifest.
+        // A thread that learns from this that a transaction is durable may tell its client, so the
+        // disk must hold the transaction by then. The store comes after the last synchronisation,
+        // so it does.
         self.durable.load(Ordering::Acquire)
     }
 
@@ -60,8 +70,8 @@ impl Log {
             }
             full.append(&mut output.full);
         };
-        // Outputs whose files are synchronised together. Their locks are held until then, so that
-        // no worker writes to the files meanwhile.
+        // Outputs whose files are synchronised together. Their locks are held until then. Otherwise
+        // the manifest could count a block that was written after the synchronisation began.
         let (mut dirty, mut has_written) = (Vec::new(), false);
         for (number, writer) in self.writers.iter().enumerate() {
             if number == 0 && self.has(Fault::FlushOutOfOrder) && epoch.is_multiple_of(2) {
@@ -85,11 +95,11 @@ impl Log {
         self.sync(dirty.iter_mut().map(|output| &mut **output))?;
         dirty.iter_mut().for_each(|output| note(output));
         drop(dirty);
-        // A worker's own flush may have failed meanwhile.
+        // A worker's own flush may have failed meanwhile. Then nothing is acknowledged any more.
         self.check()?;
-        // AcqRel: the Acquire half pairs with the Release store of `begin_file`. The swap comes
-        // before the synchronisation, so a file that is created between the two sets the flag
-        // again.
+        // The swap comes first, so a file that is created before the synchronisation ends sets the
+        // flag again. In the other order its flag would be cleared, and a crash could lose the
+        // file. AcqRel: the Acquire half pairs with the Release store of `begin_file`.
         if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
             self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
         }
@@ -102,9 +112,13 @@ impl Log {
             manifest.write(&*self.disk, contents)?;
         }
         full.iter_mut().for_each(OpenFile::trim);
-        // Release: pairs with the Acquire load of `durable`.
+        // Here the transactions are acknowledged. The maximum, because the epoch may be durable
+        // already. Release: pairs with the Acquire load of `durable`; the manifest was written
+        // before.
         self.durable.fetch_max(epoch, Ordering::Release);
         drop(manifest);
+        // After the number. A waiter checks the number under this lock and sleeps. So it sees the
+        // new number, or it sleeps by now and is woken.
         let _wanted = self.wanted.lock();
         self.flushed.notify_all();
         Ok(())
@@ -145,6 +159,8 @@ impl Log {
 
     fn try_flush_worker(&self, writer: &Writer) -> Result<(), LogError> {
         {
+            // In most flushes the manifest names all files of the worker, and its lock is not
+            // needed. So workers that flush by themselves don't wait for one another.
             let output = &mut *writer.output.lock();
             self.write(writer, output)?;
             if output.full.iter().chain(&output.open).all(|open| open.is_known) {
@@ -153,6 +169,9 @@ impl Log {
         }
         // Recovery would not look for one of the files: the manifest must name it first. The
         // manifest's lock is taken before that of an output.
+        // The output's lock was given up for that, so the buffer may have more by now, and another
+        // worker may have flushed it (`Committer::wait_for`). Each step below is right in any of
+        // these cases.
         let mut manifest = self.manifest.lock();
         let output = &mut *writer.output.lock();
         self.write(writer, output)?;
@@ -171,12 +190,15 @@ impl Log {
 
     /// Returns an LSN below which every transaction is durable.
     pub(crate) fn durable_lsn(&self) -> u64 {
-        // Acquire: pairs with the Release of `note_durable_lsn`.
+        // Acquire: pairs with the Release of `note_durable_lsn`, whose caller has seen the flushes
+        // of all smaller LSNs. A block repeats this number, and recovery believes it; so those
+        // flushes must come before the block is written.
         self.lsn.load(Ordering::Acquire)
     }
 
     /// Notes that every transaction below `lsn` is durable.
     pub(crate) fn note_durable_lsn(&self, lsn: u64) {
+        // The maximum, because a worker that has loaded the slots earlier may come here later.
         // Release: pairs with the Acquire of `durable_lsn`.
         self.lsn.fetch_max(lsn, Ordering::Release);
     }
@@ -194,6 +216,8 @@ impl Log {
             self.check()?;
             *wanted = (*wanted).max(epoch);
             self.asked.notify_one();
+            // The wait gives up the lock and sleeps in one step, so no notification of `try_flush`
+            // or `stop` comes between the check and the sleep.
             self.flushed.wait(&mut wanted);
         }
         Ok(())

@@ -1,4 +1,14 @@
 //! Opening a log: recovery, and the tables.
+//!
+//! **Order.** Recovery reads the files, synchronises their tails, and then writes to the manifest
+//! what was found. Only then the ends of files are cut off, and files without an entry are removed.
+//! A crash before the write of the manifest repeats the recovery, with nothing decided and nothing
+//! removed. A crash after it leaves only bytes and files that no longer count.
+//!
+//! **Threads.** No other thread has the log before [`Log::open`] returns. The `Arc` that it returns
+//! is handed to workers and to the flusher by means that synchronise (a thread's start, a lock), so
+//! the first values of all atomics are visible to them. Tables may be added later, while workers
+//! run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -52,8 +62,12 @@ impl Log {
         let log = Log {
             next_file: AtomicU64::new(next_file),
             writers: (0..config.workers).map(|_| CachePadded::default()).collect(),
+            // All that recovery returns is durable, so its epoch is the first durable one, and new
+            // transactions commit in later epochs (`first_epoch`).
             durable: AtomicU64::new(manifest.contents.epoch),
             known_tables: Mutex::new(manifest.contents.tables.count()),
+            // In the same way, LSNs go on behind all that were found, those of discarded
+            // transactions included: a new commit must not get an LSN that stands in an old block.
             lsn: AtomicU64::new(manifest.contents.lsn.max(1)),
             manifest: Mutex::new(manifest),
             checkpoint: Mutex::new(()),
@@ -89,6 +103,7 @@ impl Log {
     pub fn add_table(&self, schema: &Schema) -> Result<u32, LogError> {
         self.check()?;
         schema.check().map_err(|why| LogError::BadSchema { table: schema.name.clone(), why })?;
+        // From the look-up to the addition, so that two threads don't add one table twice.
         let mut manifest = self.manifest.lock();
         let known = manifest.contents.tables.iter().position(|table| table.name == schema.name);
         let number = match known {
@@ -101,6 +116,8 @@ impl Log {
                 let files = manifest.contents.segments.len();
                 manifest.make_room(&*self.disk, Some(schema), files)?;
                 manifest.add_table(schema).map_err(|error| self.stop(error))?;
+                // After the manifest has the table, and before any worker can write to it. So the
+                // header of a new file never counts a table that the manifest lacks.
                 *self.known_tables.lock() = manifest.contents.tables.count();
                 manifest.contents.tables.len() - 1
             }
@@ -119,6 +136,10 @@ impl Log {
         let length = tables.len().max(engine as usize + 1);
         tables.resize(length, None);
         tables[engine as usize] = Some((number, Arc::new(schema.clone())));
+        // Under the lock. A worker that sees the new count then copies the vector under the lock
+        // (`tables`), and finds this table. If the count were raised before the lock was taken, the
+        // worker could copy the old vector under the new count, and would not look again.
+        //
         // Relaxed: a worker that writes to the table was handed it after this, which orders its
         // load in `bound` behind this store.
         self.bound.fetch_add(1, Ordering::Relaxed);
@@ -164,6 +185,8 @@ fn recover(
     // The manifest does not know these bytes. The process may have ended before they were
     // synchronised.
     let skips = config.fault == Some(Fault::SkipTails);
+    // Without this a block could count from now on by the manifest, and be lost by the next crash
+    // because only the system's cache had it.
     let has_tail = |segment: &&Segment| segment.tail != Tail::Nothing && !skips;
     recovery::sync(disk, before.segments.iter().filter(has_tail))?;
     let mut manifest = Manifest::reopen(disk, found)?;
@@ -181,6 +204,8 @@ fn remove_orphans(disk: &dyn Disk, contents: &ManifestContents) -> Result<u64, L
     let numbers: Vec<u64> = names.iter().filter_map(|name| manifest::number(name)).collect();
     let orphans = numbers.iter().filter(|number| !known.contains(number)).map(|&number| manifest::name(number));
     let next = names.iter().filter(|name| *name == manifest::NEXT).cloned();
+    // A checkpoint's files are named by the same write of the manifest that drops the old ones. So
+    // after any crash one of the two sets is named, and stays.
     for name in orphans.chain(next) {
         disk.remove(&name).map_err(LogError::io("remove", disk.place(&name)))?;
     }

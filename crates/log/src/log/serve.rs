@@ -1,4 +1,15 @@
 //! The thread that flushes: when it does, up to which epoch, and how a log is closed.
+//!
+//! **What a flush of epoch `e` must find.** A worker appends a transaction of `e` under the lock of
+//! its buffer, and leaves `e` afterwards, by a Release store of its slot. The flushing thread loads
+//! the slots with Acquire (`Epochs::oldest_to_commit`), finds none in `e` or before, and only then
+//! takes the locks of the buffers. So each append of `e` happens before the flush takes that
+//! buffer. A worker that comes online unseen begins in a later epoch than `e`. In the other order a
+//! transaction could be appended behind the flush, and be acknowledged with it.
+//!
+//! **Progress.** A wait ([`Log::wait`]) ends by a flush, or when the log stops. A flush waits for
+//! workers that are in an old epoch, in each round for `PATIENCE` at most. No such worker waits for
+//! a flush, except to write its own buffer when that is full.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,10 +65,16 @@ impl Log {
         loop {
             {
                 let mut wanted = self.wanted.lock();
+                // The condition is checked under the lock that `wait` and `close` hold when they
+                // notify. A waiter that raises `wanted` after this check notifies a thread that
+                // sleeps already, so no wake-up is lost. One without a reason costs a round too
+                // early.
                 if *wanted <= self.durable() && !self.is_closed() {
                     self.asked.wait_for(&mut wanted, pause);
                 }
             }
+            // Before `settle`, and not again below: what was committed before the log was closed is
+            // found by the flush of this round. A log that is closed later has another round.
             let is_closed = self.is_closed();
             let Settled { epoch: settled, current } = settle();
             // A worker that had just lost its core keeps the last epoch open. What was committed in
@@ -102,6 +119,8 @@ impl Log {
         while epochs.oldest_to_commit() < epochs.current() && wait() {}
         // A worker that has entered an epoch commits in no earlier one. So no worker commits in an
         // epoch before the oldest that one is in.
+        // The lower bound may be too low by the time that it is used, which only makes a flush
+        // promise less: workers go to later epochs, never back.
         let running = u64::from(!self.has(Fault::SettleRunning));
         Settled { epoch: epochs.oldest_to_commit() - running, current: epochs.current() }
     }
@@ -115,6 +134,7 @@ impl Log {
             let output = &mut *writer.output.lock();
             if output.is_dirty || !writer.buffer.lock().bytes.is_empty() {
                 // A transaction has committed since.
+                // The files stay as they are, and the next start reads them as after a crash.
                 return Ok(());
             }
             over.extend(output.full.drain(..).chain(output.open.take()));
@@ -136,6 +156,11 @@ impl Log {
     /// Makes [`Log::serve`] return after a last flush, which cuts the files off behind their
     /// content. No transaction may commit any more.
     pub fn close(&self) {
+        // Before the lock. The serving thread checks the flag under that lock and then sleeps. So
+        // it either sees the flag, or sleeps when this thread has the lock, and is woken. If the
+        // flag were set after the notification, it could be missed, and the thread would sleep for
+        // its pause.
+        //
         // Release: pairs with the Acquire of `is_closed`: the last flush finds what was committed
         // before this.
         self.closed.store(true, Ordering::Release);

@@ -85,6 +85,8 @@ pub struct DetectionPolicy<M: Machine, F> {
 }
 
 /// A worker's row of the graph, on a cache line. Only its worker stores to it.
+/// A search loads the rows of many workers, and each row costs it one transfer. Two rows on a line
+/// would make each store of one worker take the other worker's row from the searches as well.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Row<M: Machine> {
@@ -214,6 +216,8 @@ impl<M: Machine, F: QueueFaults> DetectionPolicy<M, F> {
         M::step("verify deadlock");
         local.seen.clear();
         for _ in 0..2 {
+            // Against the direction of the waits: each step expects the blocker of the step before.
+            // The transaction `own` is the caller's, which waits as long as this runs.
             let (mut waiter, mut other) = (last, own);
             loop {
                 let seen = self.cell(waiter).and_then(|cell| queue::waits_for(cell, waiter, other.worker));

@@ -30,6 +30,22 @@
 //!   granted the cell doesn't latch it, and so needs this pair to see the row.
 //! - A few loads look at a list without the latch. They are marked as guesses, and nothing depends
 //!   on them.
+//!
+//! **Why the word alone decides.** Each change of the word is an exchange from a word without the
+//! latch, or the store that ends the latch. So while a cell is latched, no other worker changes its
+//! word, and a plain store may end the latch. And a word names one state: the number of holders,
+//! the newest of them, whether a transaction waits, and the flags. An exchange from the word "held
+//! by this request alone" therefore proves that no other holder and no waiter has come, although it
+//! reads no list.
+//!
+//! **When memory may be read.** The blocks of requests are freed with the locks, and never before.
+//! So an address that has once stood in a list leads to a request, which may be in another use by
+//! now. Under the latch the links lead to requests of this cell, because a worker takes its request
+//! out of the lists before it uses it again.
+//!
+//! **Cache lines.** A waiter spins on its own request's line. Other workers store to it when a
+//! neighbour in the list comes or goes, and once for the grant. So waiters leave the cell's word to
+//! the workers that change it, except that deadlock detection looks at it now and then.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -219,9 +235,11 @@ impl<M: Machine> Request<M> {
             };
             if let Err(reason) = answer {
                 let mut latched = LatchedCell::latch(cell);
-                // The request may have been granted since the load above. Requests are granted
-                // under the latch, so the answer is final now. Relaxed: under the latch, whose
-                // Acquire orders the holders before.
+                // The request may have been granted since the load above: the holder latches the
+                // cell first, grants, and unlatches; then this worker latches. The request stands
+                // among the holders by now, and `remove_waiter` would tear their list. Requests are
+                // granted under the latch, so the answer is final here. Relaxed: under the latch,
+                // whose Acquire orders the holders before.
                 if self.granted.load(Ordering::Relaxed) != 0 {
                     latched.unlatch();
                     break;
@@ -345,7 +363,8 @@ impl<M: Machine> LatchedCell<M> {
             }
         }
         // Release: the lists, the requests and the row come before; pairs with the Acquire of the
-        // next `latch` or `try_acquire_free`.
+        // next `latch` or `try_acquire_free`. With a Relaxed store the next worker could follow the
+        // new head to a request whose words are not visible yet.
         self.cell.word().store(self.word, Ordering::Release);
     }
 
@@ -413,6 +432,9 @@ impl<M: Machine> LatchedCell<M> {
             Some(share) => self.make_newest(unsafe { share.as_ref() }, first.mode()),
             None => self.add_holder(first),
         }
+        // Last, because the granted worker takes no latch and goes on at once. After an upgrade it
+        // frees this request, and may fill it for another cell. If that came before the request has
+        // left the queue, `unlink` would read links that `fill` has overwritten.
         first.grant();
     }
 

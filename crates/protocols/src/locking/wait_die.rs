@@ -16,6 +16,16 @@
 //! request that overtakes the waiters is younger still. No transaction starves by being too young:
 //! one that has died retains its timestamp, and so becomes the oldest.
 //!
+//! **No cycle, in detail.** A request is asked about its blockers once, when it enters the queue
+//! (`may_wait`): the holders that conflict with it, and all waiters before it. It waits only if it
+//! is older than each. Later changes keep this true for all that stay in the queue:
+//!
+//! - The first waiter becomes a holder. All behind it are older than it.
+//! - A request overtakes. It does so only past waiters that are older than itself (`goes_before`).
+//! - A holder of a shared lock asks for the exclusive one. A shared request that did not conflict
+//!   with it so far stands behind an exclusive one, which is older than this holder, and the shared
+//!   request is older still.
+//!
 //! **Departures from the paper.** A transaction that upgrades a shared lock stands before all other
 //! waiters, which wait for its shared lock in any case.
 
@@ -84,11 +94,17 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
 
     #[inline(always)]
     fn begin(&self, local: &mut WaitDieWorker<M>) -> LockOwner {
+        // Timestamps are unique, so "older" is a strict order and two transactions never wait for
+        // each other. Their source needs no order of real time: an age that is wrong costs
+        // fairness, and no cycle.
         LockOwner { worker: local.worker, timestamp: local.timestamp.begin(), transaction: 0 }
     }
 
     #[inline(always)]
     fn goes_before(&self, new: LockOwner, waiter: LockOwner) -> bool {
+        // The youngest first: after a grant the others in the queue are older than the new holder.
+        // With the oldest first they would be younger, and would wait for an older transaction,
+        // which this policy forbids.
         new.timestamp > waiter.timestamp
     }
 
@@ -104,6 +120,8 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
         _: Cell<M>,
         mut blockers: impl Iterator<Item = LockOwner>,
     ) -> bool {
+        // The cell is latched, so the lists are those of one moment, and a blocker that is gone by
+        // the next moment only makes the wait shorter.
         blockers.all(|other| own.timestamp < other.timestamp)
     }
 
@@ -114,11 +132,15 @@ impl<M: Machine, F: QueueFaults> WaitPolicy<M> for WaitDiePolicy<M, F> {
         _: u32,
         _: impl FnOnce(&mut dyn FnMut(LockOwner)),
     ) -> Result<(), AbortReason> {
+        // Nothing to look for: the waits have no cycle, so the youngest transaction of all waits
+        // for none, and each wait ends when those before it have ended.
         Ok(())
     }
 
     #[inline(always)]
     fn end(&self, local: &mut WaitDieWorker<M>, outcome: Outcome) {
+        // An abort by conflict keeps the timestamp. With a new one at each try a long transaction
+        // could be the youngest each time, and die for ever.
         local.timestamp.end(outcome);
     }
 }

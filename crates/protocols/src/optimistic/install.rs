@@ -9,8 +9,16 @@ use crate::flags::{ABSENT, LOCKED, QUEUED};
 
 /// Installs every write and unlocks its cells, with `version` as their new version. All cells that
 /// `cells_of` returns are locked by this transaction.
+///
+/// Other transactions may see the writes of one cell before those of the next. That does no harm:
+/// all cells were locked before the first is installed, and each is locked until its own new word
+/// is stored. A transaction that has read a new row meets the lock of an older one, and waits or
+/// fails validation. So it never commits with the new version of one cell and the old version of
+/// another.
 #[inline(always)]
 pub(crate) fn install_all<M: Machine>(cx: &mut Context<M>, cells_of: impl Fn(&Write<M>) -> Cells<M>, version: u64) {
+    // First, because an update is code of the application and may panic: until here an abort only
+    // has to give the locks back.
     cx.writes.apply_updates();
     M::step("install");
     for position in 0..cx.writes.len() {
@@ -30,6 +38,10 @@ pub(crate) fn install_all<M: Machine>(cx: &mut Context<M>, cells_of: impl Fn(&Wr
                 WriteKind::Insert if write.fresh => version,
                 WriteKind::Update | WriteKind::Insert => version | old & QUEUED,
                 WriteKind::Delete if is_first => {
+                    // The flag says that a worker answers for the tombstone: it has the tombstone
+                    // in its queue, or it runs the transaction that inserted the record. Only a
+                    // delete that finds the flag clear queues the record. So the record is in one
+                    // queue at a time, and its memory is freed once.
                     write.collect = old & QUEUED == 0;
                     version | ABSENT | QUEUED
                 }

@@ -88,6 +88,8 @@ pub struct MoccValidation<F> {
     faults: PhantomData<fn() -> F>,
 }
 
+// The lock and the temperature share a word. So a transaction that looks whether a cell is hot has
+// the lock's line when it then takes the lock.
 const EXCLUSIVE: u64 = 1 << 31;
 const READERS: u64 = EXCLUSIVE - 1;
 const LOCK: u64 = EXCLUSIVE | READERS;
@@ -103,6 +105,9 @@ fn lock_of<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 }
 
 fn temperature(lock: u64, epoch: u64) -> u64 {
+    // No thread resets temperatures, because that would take every line from its readers. An old
+    // temperature is void because its epoch differs. After 2^24 epochs it would hold again, which
+    // would cost one needless lock.
     let holds = lock >> HEATED_IN_SHIFT == epoch << HEATED_IN_SHIFT >> HEATED_IN_SHIFT;
     if holds { lock >> TEMPERATURE_SHIFT & 0xff } else { 0 }
 }
@@ -126,14 +131,16 @@ pub struct MoccWorker<M: Machine> {
 
 impl<F: MoccFaults> MoccValidation<F> {
     fn is_hot<M: Machine>(&self, own: &MoccWorker<M>, cell: Cell<M>) -> bool {
-        // Relaxed: a guess, with no partner.
+        // Relaxed: a guess, with no partner. A transaction that takes a hot cell for a cold one
+        // reads optimistically, as Silo does; validation protects both kinds of reads.
         Self::locks_all()
             || temperature(lock_of(cell).load(Ordering::Relaxed), own.epoch) >= u64::from(self.options.hot)
             || !own.suspects.is_empty() && own.suspects.binary_search(&cell.address()).is_ok()
     }
 
     fn try_lock<M: Machine>(cell: Cell<M>, exclusive: bool) -> bool {
-        // Relaxed: the exchange decides.
+        // Relaxed: the exchange decides. It is compared with the whole word, so it also fails if
+        // only the temperature has changed; then the loop tries again with what it found.
         let mut lock = lock_of(cell).load(Ordering::Relaxed);
         loop {
             if lock & if exclusive { LOCK } else { EXCLUSIVE } != 0 {
@@ -141,7 +148,9 @@ impl<F: MoccFaults> MoccValidation<F> {
             }
             let new = if exclusive { lock | EXCLUSIVE } else { lock + 1 };
             // Acquire: pairs with the Release of `unlock`, so that a holder sees the row that the
-            // last exclusive holder wrote.
+            // last exclusive holder wrote. All changes of the word after that are exchanges and
+            // subtractions, which continue its release sequence. So the pair holds even if other
+            // readers have come and gone, or the cell was heated, in between.
             match lock_of(cell).compare_exchange(lock, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => lock = now,
@@ -151,7 +160,8 @@ impl<F: MoccFaults> MoccValidation<F> {
 
     fn unlock<M: Machine>(cell: Cell<M>, exclusive: bool) {
         // Release: pairs with the Acquire of `try_lock`: this transaction's reads and writes come
-        // before.
+        // before. It is a subtraction and no store, because readers and `heat` may change the word
+        // at the same time.
         lock_of(cell).fetch_sub(if exclusive { EXCLUSIVE } else { 1 }, Ordering::Release);
     }
 
@@ -182,6 +192,7 @@ impl<F: MoccFaults> MoccValidation<F> {
             }
             spin.wait();
         }
+        // `position` is still right: what was drained stood at it and behind it.
         own.held.insert(position, (cell, exclusive));
         Ok(())
     }
@@ -230,6 +241,8 @@ impl<F: MoccFaults> MoccValidation<F> {
                 Self::lock(own, cell, true)?;
             }
         }
+        // The exclusive locks keep other commits away from the words of these cells, so this second
+        // round waits for no commit and needs no order.
         for write in cx.writes.entries() {
             for cell in write.cells() {
                 let word = reads.lock(cell, write.needs_row(), WAITS_MAX)?;
@@ -253,9 +266,14 @@ impl<F: MoccFaults> MoccValidation<F> {
             // (`tid::order_of_validation`), as in Silo. It is an Acquire, too: validation comes
             // before the writes.
             let now = read.cell.word().load(tid::order_of_validation::<F>());
+            // A read made under a lock is compared as well. Its lock may have been given back since
+            // (`lock`), and another transaction may have written the cell before it was locked
+            // again.
             let changed = observed(now) != read.observed_word();
             let locked_by_other = reads.is_locked_by_other::<F>(read, now);
             if (changed || locked_by_other) && !Self::trusts_locks() {
+                // The loop goes on after the first failure, so that all cells that have changed are
+                // heated at once.
                 Self::heat(own, read.cell, cx.current_epoch());
                 own.suspects.push(read.cell.address());
                 valid = false;
@@ -346,6 +364,8 @@ impl<M: Machine, F: MoccFaults> Validation<M> for MoccValidation<F> {
         if !cx.writes.is_empty() {
             let newest = reads.newest_read().max(own.overwritten).max(own.last);
             let tid = tid::next_tid(newest, epoch)?;
+            // The TID words are unlocked here, the locks below. In this order the next exclusive
+            // holder finds each TID word unlocked, and phase 1 never waits at one.
             tid::install_as_tid(cx, Write::cells, tid);
             own.last = tid;
         }

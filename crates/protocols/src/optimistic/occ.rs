@@ -35,6 +35,15 @@
 //!
 //! **Departures from the papers.** Reads copy optimistically instead of under a latch. Timestamps
 //! need the order of real time, so `timestamp.source` is one that has it.
+//!
+//! **Orderings.** The commit point rests on this: a transaction R whose start is later than the
+//! second timestamp of W meets W's lock or W's version. The default source is a counter to which
+//! both add Relaxed, so the counter alone orders nothing else. The fences do. W locks its cells,
+//! passes the commit fence, and adds to the counter. R's addition comes later, so it reads what W's
+//! addition or a later one left. R then passes the fence in step (d) of its read. The two fences
+//! synchronise: W's locks happen before the load in step (e), which sees the lock or what came
+//! after it. If step (a) has seen an older word, (e) differs and R reads again. With `mutex` the
+//! hand-over of the mutex orders the two as well.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -100,6 +109,9 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
         }
         let entries = reads.entries.iter();
         touched.extend(entries.map(|read| Touched { cell: read.cell, reads: true, writes: false, needs_row: false }));
+        // One order for all transactions: of the transactions in a cycle of waits, one would wait
+        // for a cell that comes before one that it holds. The write of a cell stands first, so that
+        // the cell is locked with the write's demand for a row.
         touched.sort_unstable_by_key(|touched| (touched.cell.address(), !touched.writes));
     }
 
@@ -112,7 +124,12 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
             if is_new && Self::locks(writes) {
                 reads.lock(cell, needs_row, WAITS_MAX)?;
             }
-            // Relaxed: the cell is locked, so no other transaction changes its word.
+            // A version after the start timestamp fails. One that is not later is the version that
+            // was read: its writer held the lock from before that timestamp until it had installed,
+            // so the read waited for it.
+            //
+            // Relaxed: `lock` has exchanged this word with Acquire, so the load sees the locked
+            // word or a later one, and no commit changes the version of a locked cell.
             let written_at = cell.word().load(Ordering::Relaxed) >> VERSION_SHIFT;
             let is_too_new = written_at > own.start;
             if is_read && is_too_new && !Self::is_trusted(&own.touched[..position], cell) {
@@ -173,6 +190,8 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M>, own: &mut OccWorker<M>) {
+        // Before the first read. A read that came before its start timestamp could return a version
+        // that a writer replaces under a smaller timestamp, and neither check would notice.
         own.start = own.stamps.stamp();
     }
 
@@ -180,6 +199,8 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
     #[inline(always)]
     fn after_read(&self, own: &mut OccWorker<M>, new: &[Read<M>]) -> Result<(), Abort> {
         let newest = new.iter().map(|read| read.observed_word() >> VERSION_SHIFT).max();
+        // The early abort is what makes the view opaque: all rows that were returned so far were
+        // current at the start timestamp.
         if newest > Some(own.start) { Err(Abort::new(AbortReason::ReadValidation)) } else { Ok(()) }
     }
 
@@ -195,6 +216,12 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         dekker_fence::<M, F>();
         M::step("validate");
         cx.nodes.validate()?;
+        // Under all locks. Of two commits that write a cell, the second locks it by an Acquire that
+        // follows the Release of the first. So the second draws the larger timestamp, and the
+        // version in the cell's word grows from write to write. A timestamp that was drawn before
+        // the locks would break the commit point. R begins with a later one and reads the old
+        // version; W then locks and installs; and R's validation takes W's version for the one that
+        // R has read (mutant `STAMP_BEFORE_LOCKS`).
         let end = early.unwrap_or_else(|| own.stamps.stamp());
         install_all(cx, Write::cells, end << VERSION_SHIFT);
         Self::unlock_read(reads, own);

@@ -1,5 +1,11 @@
 //! The read set and the held locks of the optimistic protocols: the cells that a transaction has
 //! read, and those that its commit has locked.
+//!
+//! Both lists belong to one worker. The only shared words of this module are those of cells. A
+//! commit stores to the word of a cell that it has locked, and it locks by an exchange from an
+//! unlocked word. A version never returns, because each write of a record gives it a larger one. So
+//! a reader that finds the same unlocked word before and after its copy has met no writer in
+//! between.
 
 use contend_engine::{
     Abort, AbortReason, Cell, Context, GROUPS_MAX, Groups, Located, Projection, RecordState, WriteMode,
@@ -92,6 +98,8 @@ impl<M: Machine> ReadsAndLocks<M> {
         if self.locked.len() <= LINEAR_MAX {
             return self.locked.iter().any(|locked| locked.address() == cell.address());
         }
+        // Sorting keeps the promise of `locked`: the first cell of a record has the smallest
+        // address of its cells, and so still stands before them.
         if !std::mem::replace(&mut self.sorted, true) {
             self.locked.sort_unstable_by_key(|locked| locked.address());
         }
@@ -100,6 +108,11 @@ impl<M: Machine> ReadsAndLocks<M> {
 
     /// Returns whether another transaction holds the lock in `now`, which is the word of the cell
     /// that was read.
+    ///
+    /// A lock counts although the version is still the old one, because its holder may install a
+    /// new version right after this look. Without that check T1 (reads `x`, writes `y`) and T2
+    /// (reads `y`, writes `x`) could each find the old version under the other's lock, and both
+    /// commit.
     #[inline(always)]
     pub(crate) fn is_locked_by_other<F: OptimisticFaults>(&mut self, read: Read<M>, now: u64) -> bool {
         now & LOCKED != 0 && !read.will_write() && !F::IGNORE_LOCKS_IN_VALIDATION && !self.has_locked(read.cell)
@@ -167,6 +180,9 @@ impl<M: Machine> ReadsAndLocks<M> {
                 // (d) Acquire: pairs with the fence of a commit, between its locks and its stores
                 // to the rows.
                 M::fence(Ordering::Acquire);
+                // The queued flag is left out: a collector clears it in the word of a row that has
+                // come back (`flags::unlink_unlocked`). That changes neither the row nor its
+                // version.
                 // (e) Relaxed: ordered by the fence.
                 let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
                 if cells.clone().zip(words).all(|(cell, word)| now(cell) == word) {
@@ -179,6 +195,9 @@ impl<M: Machine> ReadsAndLocks<M> {
                     return Ok(found);
                 }
             }
+            // The wait is for a commit, which unlocks when it has installed or aborts. Its own
+            // waits are limited, so that comes. But a holder that has lost its core may take long,
+            // so this wait has a limit as well.
             if spin.count() > WAITS_MAX || !keeps_waiting(flags) {
                 return Err(Abort::new(AbortReason::ReadLocked));
             }
@@ -203,7 +222,9 @@ impl<M: Machine> ReadsAndLocks<M> {
         at.record.prefetch_to_write();
         match mode {
             WriteMode::Blind | WriteMode::CommitTimeUpdate => {
-                // Relaxed: a first look, with no partner; locking looks again.
+                // Relaxed: a first look, with no partner; `lock` judges the word again, by its
+                // exchange. If this look misses a deletion, `lock` fails (`needs_row`). If it
+                // misses a revival, the record is read although a write needs no read.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
                 if at.cells(groups).any(gone) {
                     // A miss is observed. Should the record have a row by now, having read it costs
@@ -233,8 +254,10 @@ impl<M: Machine> ReadsAndLocks<M> {
         // it, changes each.
         M::step("placeholder");
         let cell = at.record.first_cell();
-        // Relaxed: the word as this transaction has left it, or as another has changed it;
-        // validation compares, and needs no row of it.
+        // Relaxed: the word as this transaction has left it, or as another has changed it. The
+        // placeholder is in the index, so another transaction may give it a row at any time. A
+        // change after this load is found by validation, which loads the word again under this
+        // transaction's lock and compares. No row is read here, so there is nothing to acquire.
         let word = observed(cell.word().load(Ordering::Relaxed));
         self.entries.push(Read { cell, word: word | WILL_WRITE });
         if word & FLAGS != flags {
@@ -249,7 +272,9 @@ impl<M: Machine> ReadsAndLocks<M> {
     pub(crate) fn lock(&mut self, cell: Cell<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
         let mut spin = Spin::<M>::new();
         loop {
-            // Relaxed: the exchange below decides.
+            // Relaxed: the exchange below decides. The load comes first because it leaves the line
+            // shared while another transaction holds the lock. An exchange would take the line from
+            // the holder, which needs it to unlock.
             let word = cell.word().load(Ordering::Relaxed);
             if word & LOCKED != 0 {
                 if spin.count() >= pauses {
@@ -261,6 +286,12 @@ impl<M: Machine> ReadsAndLocks<M> {
             if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
                 return Err(Abort::new(AbortReason::RecordGone));
             }
+            // The exchange is where the lock is taken. It succeeds only on the word that was judged
+            // above. A collector exchanges the first cell's word as well
+            // (`flags::unlink_unlocked`), from an unlocked word. So of an insert that locks a
+            // tombstone and a collector that unlinks it, one fails. A failed exchange means that
+            // another thread has changed the word, so the loop does not wait before it looks again.
+            //
             // AcqRel. Acquire: pairs with the Release of the last unlock (`install_all`,
             // `unlock_all`), so that updates are applied to the row that it left. The Release
             // orders nothing that matters here, since the commit's fence comes next.

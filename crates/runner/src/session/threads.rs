@@ -1,4 +1,14 @@
 //! Workers are threads of the host.
+//!
+//! **What passes between threads.** A thread gets its worker as an exclusive borrow, when it is
+//! started, and gives its results back when it is joined. Both synchronise. So the atomics of this
+//! module carry no data: they say that it is time to begin, or to end, and with a breakdown that a
+//! thread may end (`Signals::leave`). A worker that sees a value late runs some transactions more,
+//! and counts them.
+//!
+//! **What is measured.** A worker loads one word of this module (`Signals::over`) for each
+//! transaction. No thread stores to its line until the interval ends or a worker has done its
+//! share. So the line stays in the caches of all cores, and the load costs no transfer.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -62,6 +72,8 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
                     })
                 })
                 .collect();
+            // The loaders insert into the same tables at the same time; the index and the arenas
+            // order that. The joins order all that they have stored before the first transaction.
             threads.into_iter().map(|thread| thread.join().expect("loading does not panic")).collect()
         });
         results
@@ -78,6 +90,7 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError> {
         let workers = loaded.slots.len();
+        // Each worker has a share of its own, so that no counter is shared by all.
         let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
         let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
         let signals = &Signals::new(workers);
@@ -90,12 +103,18 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
                 .map(|(slot, core)| {
                     let registry = registry.clone();
                     scope.spawn(move || {
+                        // Before the gate, so that no thread moves to another core within the
+                        // interval.
                         // A thread that can't be pinned is still measured.
                         let _ = pin_to_core(core);
                         let tally = RefCell::new(Tally::new(W::KINDS.len()));
+                        // Before the gate as well: once it has opened, all handles have been sent,
+                        // and `take` below need not wait for a thread.
                         registry.send(SampledThread::this()).expect("the main thread listens");
                         signals.start.wait();
                         let outcome = work(slot, workload, share, &tally, &signals.over, purpose);
+                        // Before `leave`, where a breakdown keeps the thread: a worker that runs no
+                        // transaction must not hold back the epoch, or the gate, of the others.
                         slot.worker.go_offline();
                         signals.leave(breakdown);
                         outcome.map(|()| tally.into_inner())
@@ -122,6 +141,8 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
 }
 
 /// The signals between the main thread and the workers of an interval.
+/// They may share a line: the gate's words change before the interval, `running` when a worker has
+/// done its share, and `over` at the end.
 struct Signals {
     start: StartGate,
     /// Not 0 once the interval is over.
@@ -153,6 +174,9 @@ impl Signals {
     /// seconds.
     fn watch(&self, sampled: &[SampledThread], length: Duration, stop: &Stop, tick: &dyn Fn(f64)) -> f64 {
         let slice = if sampled.is_empty() { SLICE } else { SAMPLE_EVERY };
+        // The workers have begun, since the gate was opened just before. What commits in between
+        // counts, and so does the transaction that each worker ends after `over` is set. Both take
+        // microseconds.
         let start = Instant::now();
         let (mut last_tick, mut last_look) = (Duration::ZERO, Duration::ZERO);
         // Relaxed: pairs with the `fetch_sub` in `leave`; the count only ends the loop.
