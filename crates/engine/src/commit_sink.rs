@@ -52,7 +52,10 @@
 //! one word more, its *hold*, in which a transaction leaves a value of the log's choice before it
 //! installs. A transaction that reads or writes the cell asks the log about the hold right after
 //! the protocol has granted access: the synchronisation by which the protocol published the write
-//! published the hold before it.
+//! published the hold before it. A reader that misses a key finds no cell, and so no hold.
+//! Therefore a tombstone leaves the index only when its holds are released, whichever worker
+//! deleted the row last: a row that becomes one again, and is deleted once more, stays in its first
+//! worker's queue.
 
 use contend_index::KeyWords;
 use contend_machine::Machine;
@@ -133,6 +136,10 @@ pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
     /// worker that holds the cell, unless that could take for ever: then it returns `false`, and
     /// the transaction aborts.
     fn may_pass(&mut self, hold: Hold) -> bool;
+
+    /// Whether the transaction that left this hold is durable, or never will be. This does not
+    /// wait.
+    fn is_released(&mut self, hold: Hold) -> bool;
 
     /// Waits until the worker may use a cell with this hold. The worker is installing, and can't
     /// abort any more.

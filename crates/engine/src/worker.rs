@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
-use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, KeyWords, OutOfMemory, StoreId, key_of};
+use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, KeyWords, OutOfMemory, StoreId, key_of};
 
 use crate::declaration::Declaration;
 use crate::engine::Engine;
@@ -29,7 +29,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         writes.log = self.sinks.as_ref().map(|sinks| {
             let sink = sinks.of_worker(slot);
             let (words_max, epochs) = (sink.words_max(), NonNull::from(&self.epochs));
-            Logging { sink, words_max, adds: self.logs_additions(), epochs }
+            Logging { sink, words_max, adds: self.logs_additions(), fault: self.config.fault, epochs }
         });
         Some(Worker {
             cx: Context {
@@ -410,8 +410,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
         let oldest = self.engine.epochs.oldest();
         // Once a tombstone has left its index, a reader that misses the key no longer waits until
-        // the deletion is durable. So this worker's deletions must be durable first: going offline
-        // flushes them.
+        // the deletion is durable. So the deletion must be durable first (`unlink`). Most are this
+        // worker's own, and going offline flushes them.
         if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
             && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
         {
@@ -443,7 +443,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         let table = &tables[retired.table as usize];
         let at = Located { table: table.core(), record: retired.record };
         let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
-        match self.engine.protocol.unlink(tombstone) {
+        let is_held = at.table.holds_rows() && !self.cx.writes.is_released(at.table, at.record);
+        let outcome = if is_held { UnlinkOutcome::Busy } else { self.engine.protocol.unlink(tombstone) };
+        match outcome {
             UnlinkOutcome::Alive => {}
             UnlinkOutcome::Busy => {
                 // To the back of the queue, whose other entries are older: the queue stays in the
@@ -452,8 +454,11 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
                 self.garbage.tombstones.push_back(retired);
             }
             UnlinkOutcome::Marked { time } => {
-                debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record would get smaller counters");
-                table.core().note_unlinked(retired.record);
+                // A protocol without isolation does not keep writers of the tombstone away.
+                if self.engine.protocol.info().isolation != Isolation::None {
+                    debug_assert!(tombstone.counter_epoch_is_over(), "the key's next record gets smaller counters");
+                    table.core().note_unlinked(retired.record);
+                }
                 let removed = table.remove(&retired.key, retired.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
                 if self.engine.config.fault == Some(Fault::ReuseEarly) {

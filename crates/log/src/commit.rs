@@ -428,6 +428,14 @@ impl<M: Machine> Committer<M> {
         false
     }
 
+    /// See [`contend_engine::commit_sink::CommitSink::is_released`].
+    pub fn is_released(&mut self, hold: Hold) -> bool {
+        let Some((worker, sequence)) = Self::parts(hold) else { return true };
+        // What this worker has not flushed may be seen by itself alone: others miss the key too.
+        let is_durable = worker != self.worker || sequence <= self.flushed;
+        is_durable && self.is_known_durable(worker, sequence) || self.all.fault == Some(Fault::UnlinkHeld)
+    }
+
     /// See [`contend_engine::commit_sink::CommitSink::wait_for`]. The worker that holds the row may
     /// itself wait for a hold of this one, so waiting alone could take for ever. `flush` makes the
     /// buffer of the worker with this number durable, in its place, and returns `false` if that has

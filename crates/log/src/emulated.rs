@@ -182,6 +182,10 @@ impl<M: Machine> CommitSink<M> for EmulatedLog<M> {
         self.committer.may_pass(hold)
     }
 
+    fn is_released(&mut self, hold: Hold) -> bool {
+        self.committer.is_released(hold)
+    }
+
     fn wait_for(&mut self, hold: Hold) {
         let latency = self.latency;
         self.committer.wait_for(hold, |_| {

@@ -51,4 +51,6 @@ contend_engine::faults! {
     SkipTails,
     /// Conservative release: transactions see writes that are not durable.
     IgnoreHolds,
+    /// Conservative release: a tombstone leaves its index though its deletion is not durable.
+    UnlinkHeld,
 }

@@ -136,6 +136,10 @@ impl<M: Machine> CommitSink<M> for WorkerLog<M> {
         self.committer.may_pass(hold)
     }
 
+    fn is_released(&mut self, hold: Hold) -> bool {
+        self.committer.is_released(hold)
+    }
+
     fn wait_for(&mut self, hold: Hold) {
         let log = &self.log;
         self.committer.wait_for(hold, |worker| log.flush_worker(worker).is_ok());

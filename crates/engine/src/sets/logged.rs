@@ -23,6 +23,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use super::{WriteKind, WriteSet};
 use crate::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, CommitSink, Hold, Logged, WriteCounter};
 use crate::epoch::Epochs;
+use crate::fault::Fault;
 use crate::group::Groups;
 use crate::layout::TableCore;
 use crate::record::Record;
@@ -40,6 +41,8 @@ pub(crate) struct Logging<M: Machine> {
     pub(crate) words_max: usize,
     /// Whether updates that commute are logged as additions.
     pub(crate) adds: bool,
+    /// A deliberate bug.
+    pub(crate) fault: Option<Fault>,
     /// The epochs of the engine.
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
@@ -176,7 +179,6 @@ impl<M: Machine> WriteSet<M> {
         // A transaction that is not sure yet (Bamboo) takes the epoch of now, in which it writes
         // the row. It commits in this epoch or a later one.
         let epoch = if known.is_sure { known.epoch } else { log.epoch() };
-        let is_new = entry.fresh && entry.kind == WriteKind::Insert;
         let own = table.own_groups(groups);
         let (mut last, mut least, mut unsure) = (0, u64::MAX, false);
         for group in own {
@@ -185,9 +187,11 @@ impl<M: Machine> WriteSet<M> {
             (last, least, unsure) = (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
         }
         // A row that was reloaded when the log was opened has counter 0: its counter in the log is
-        // not known here, so nothing is added to it.
-        let is_logged = !is_new && !unsure && last > 0 && least == last;
-        if is_new {
+        // not known here, so nothing is added to it. A record that this transaction has put into
+        // the index has counter 0 only as long as no other transaction has inserted its row, and
+        // deleted it again, before this one: `WriteEntry::fresh` does not tell.
+        let is_logged = !unsure && last > 0 && least == last;
+        if entry.fresh && log.fault == Some(Fault::CountAnew) {
             last = 0;
         }
         if log.adds && known.is_sure && entry.is_sum && is_logged {
@@ -258,6 +262,20 @@ impl<M: Machine> WriteSet<M> {
         table.cell_numbers(groups).into_iter().all(|cell| {
             let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
             hold == Hold::NONE || sink.may_pass(hold)
+        })
+    }
+
+    /// Whether all that was written to a record is durable, so that its absence may be seen without
+    /// a look at its holds. The caller has found the epoch over in which the record was deleted.
+    pub(crate) fn is_released(&mut self, table: &TableCore<M>, record: Record<M>) -> bool {
+        let Some(Logging { sink, .. }) = &mut self.log else { return true };
+        let payload = table.payload(record);
+        // Relaxed: the transaction that deleted the record has left its epoch, and the caller
+        // loaded that from its worker's slot with Acquire (`Epochs::oldest`). A transaction that
+        // deletes the record again meanwhile does so in a later epoch, which the protocol looks at.
+        table.cell_numbers(Groups::ALL).into_iter().all(|cell| {
+            let hold = Hold(payload[table.hold(cell)].load(Ordering::Relaxed));
+            hold == Hold::NONE || sink.is_released(hold)
         })
     }
 

@@ -1,5 +1,6 @@
 //! Crashes in the middle of interleaved transactions.
 
+use contend_engine::fault::Fault as EngineFault;
 use contend_proof::crash::{CrashConfig, Crashed, crash_test};
 use contend_runner::{RunConfig, Stop};
 
@@ -56,6 +57,20 @@ fn nothing_is_lost_with_options() {
             }
         }
     }
+}
+
+/// A transaction's placeholder may get a row of another transaction first, which a third one
+/// deletes. The explorer has to find that moment.
+#[test]
+fn write_counters_that_begin_anew_are_found() {
+    let of = |engine_fault| {
+        let config = CrashConfig { seeds: 3000, engine_fault, ..CrashConfig::default() };
+        crash("tictoc", "litmus-births", &[("log", "clr")], &config).remove(0)
+    };
+    assert_eq!(of(None).wrong, None);
+    let broken = of(Some(EngineFault::CountAnew));
+    println!("found by test {}", broken.tests);
+    assert!(broken.wrong.is_some(), "{broken:?}");
 }
 
 /// Rows of few keys come and go while epochs pass and tombstones are collected, under every

@@ -239,7 +239,7 @@ fn lossy() -> Vec<Lossy> {
     use LogFault::{
         AcknowledgeBeforeFlush, AcknowledgeOwn, EndEpochEarly, FlushOutOfOrder, ForgetAdditions, ForgetLastTombstones,
         ForgetSums, ForgetTombstones, IgnoreGaps, IgnoreHolds, ReplayInFileOrder, SettleRunning, SkipSync,
-        SlotsBeforeCounter,
+        SlotsBeforeCounter, UnlinkHeld,
     };
     const EPOCH: &[(&str, &str)] = &[("log", "epoch")];
     const ADDS: &[(&str, &str)] = &[("log", "epoch"), ("cu", "on")];
@@ -262,6 +262,7 @@ fn lossy() -> Vec<Lossy> {
         Lossy::new(IgnoreGaps, "ycsb-a", EARLY_GROUPS),
         Lossy::new(IgnoreHolds, "ycsb-a", LATE_GROUPS),
         Lossy::new(IgnoreHolds, "ycsb-a", LATE),
+        Lossy { protocol: "occ", ..Lossy::new(UnlinkHeld, "litmus-births", LATE) },
     ]
 }
 
@@ -325,10 +326,12 @@ fn every_mutant_is_found() {
          | --- | --- | --- |\n\
          | `ForgetAborted` | {} It loses memory, and does no other harm. | `basics::all_that_is_dead_is_collected` of the conformance suite |\n\
          | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash/mutants.rs`, and a debug assertion where a record gets its first write counter |\n\
+         | `CountAnew` | {} It breaks the order of writes in a log. | `write_counters_that_begin_anew_are_found` in `crates/proof/tests/it/crash.rs` |\n\
          | `PassClosedGate` | {} | the tests of protection in `crates/proof/tests/it/explorer.rs` |\n\
          | `KeepGateClosed` | {} | the same |\n",
         EngineFault::ForgetAborted.meaning(),
         EngineFault::UnlinkYoung.meaning(),
+        EngineFault::CountAnew.meaning(),
         EngineFault::PassClosedGate.meaning(),
         EngineFault::KeepGateClosed.meaning(),
     );

@@ -42,6 +42,9 @@ impl CommitSink<Loom> for Of {
     fn may_pass(&mut self, _: Hold) -> bool {
         true
     }
+    fn is_released(&mut self, _: Hold) -> bool {
+        true
+    }
     fn wait_for(&mut self, _: Hold) {}
     fn aborted(&mut self, _: AbortReason) {}
     fn go_offline(&mut self) {}

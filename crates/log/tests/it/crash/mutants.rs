@@ -2,7 +2,7 @@
 //! writes.
 
 use contend_engine::fault::Fault as EngineFault;
-use contend_engine::{EngineOptions, Erased, NamedProtocol, RawTxn, Txn};
+use contend_engine::{EngineOptions, Erased, NamedProtocol, Projection, RawTxn, Txn};
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
 use contend_log::{LogError, Release};
@@ -25,7 +25,7 @@ fn every_mutant_is_found() {
     hide_panics_of_mutants();
     // ForgetLastTombstones does no harm, and the others need interleaved transactions:
     // `crates/proof/tests/it/mutants.rs` finds them.
-    let elsewhere = [Fault::SettleRunning, Fault::SlotsBeforeCounter, Fault::ForgetLastTombstones];
+    let elsewhere = [Fault::SettleRunning, Fault::SlotsBeforeCounter, Fault::ForgetLastTombstones, Fault::UnlinkHeld];
     for &fault in Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault)) {
         let protocol = match fault {
             Fault::AcknowledgeOwn | Fault::IgnoreGaps | Fault::ForgetGap => workers(Release::Early, 4),
@@ -101,6 +101,72 @@ fn a_key_that_is_deleted_twice_and_inserted_in_one_epoch_is_there() {
     } else {
         assert!(matches!(found, Ok(Some((_, Err(LogError::Disorder { .. }))))), "{found:?}");
     }
+}
+
+/// Under conservative release one worker deletes a key, and another one inserts it, flushes, and
+/// deletes it once more. The tombstone is in the queue of the first worker, whose deletion is
+/// durable. It must not leave the index before the second deletion is durable: a third worker would
+/// miss the key, and could make an insert durable that depends on that deletion.
+struct HeldTombstone(Option<Fault>);
+
+impl ProtocolVisitor<Native> for HeldTombstone {
+    type Output = (&'static str, Result<(), String>);
+
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
+        let disk = FaultyDisk::new(Plan::default());
+        let protocol = Erased::new(P::new(Default::default()));
+        let with = (workers(Release::Conservative, 1000), self.0.map(AnyFault::Log));
+        let mut world = World::open(&disk, protocol, EngineOptions::default(), with).expect("a disk that works");
+        let narrow = world.narrow;
+        let insert = |world: &mut World, worker: usize, value: u64| {
+            world.workers[worker].run(|tx| {
+                tx.insert_row(&narrow, 7)?.expect("it is not there").fill(value);
+                Ok(())
+            })
+        };
+        insert(&mut world, 0, 1).expect("nobody else");
+        assert_eq!(world.workers[0].run(|tx| tx.delete(&narrow, 7)), Ok(true));
+        world.workers[0].go_offline();
+        insert(&mut world, 1, 2).expect("what it needs is durable");
+        world.workers[1].go_offline();
+        assert_eq!(world.workers[1].run(|tx| tx.delete(&narrow, 7)), Ok(true));
+        for _ in 0..5 {
+            // A reader stays online, and so does not flush.
+            world.workers[1].run(|tx| tx.read_row(&narrow, 8, Projection::WHOLE).map(|_| ())).expect("nobody else");
+            assert!(world.engine.epochs().try_advance());
+        }
+        world.workers[0].collect();
+        let inserted = insert(&mut world, 2, 3).is_ok();
+        world.workers[2].go_offline();
+        let found = contend_log::inspect::recover(&disk.after_crash(Plan::default()), 1, &|_| ());
+        // The deletion is lost in any case.
+        let value = if inserted { 3 } else { 2 };
+        let outcome = match found.map(|found| state_of(&found).get(&(0, 7)).map(|row| row[0])) {
+            Ok(Some(found)) if found == value => Ok(()),
+            Ok(found) => Err(format!("found {found:?}, not {value}")),
+            Err(error) => Err(error.to_string()),
+        };
+        // Once the deletion is durable, the tombstone goes, and the key can be inserted.
+        world.workers[1].go_offline();
+        for _ in 0..5 {
+            world.advance();
+            world.workers[0].collect();
+        }
+        assert_eq!(world.workers[0].tombstones(), 0, "{}", P::INFO.name);
+        (P::INFO.name, outcome)
+    }
+}
+
+#[test]
+fn a_tombstone_stays_until_its_last_deletion_is_durable() {
+    // The transactions of `none` see all that is there, and those of Bamboo what is not committed.
+    for (info, _) in all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo"].contains(&info.name))
+    {
+        let (name, outcome) = with_protocol::<Native, _>(info.name, HeldTombstone(None)).expect("a registered name");
+        assert_eq!(outcome, Ok(()), "{name}");
+    }
+    let broken = with_protocol::<Native, _>("occ", HeldTombstone(Some(Fault::UnlinkHeld)));
+    assert!(broken.is_some_and(|(_, outcome)| outcome.is_err()), "the mutant is not found");
 }
 
 /// A tombstone that leaves the index in the epoch of its write counter is found under every
