@@ -28,7 +28,7 @@
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Machine};
+use contend_machine::{Atomic64, Machine, Ordering};
 use parking_lot::Mutex;
 
 use crate::config::Alignment;
@@ -164,7 +164,20 @@ impl<M: Machine> Slabs<M> {
     pub(crate) fn arena(&self) -> Arena<M> {
         // Pairs with `park`: the unlock there happens before this lock, so the words of the slots
         // are as the former owner left them.
-        self.idle.lock().pop().unwrap_or_else(Arena::new)
+        self.unparked().unwrap_or_else(Arena::new)
+    }
+
+    /// Returns an arena that another worker has parked.
+    fn unparked(&self) -> Option<Arena<M>> {
+        let parked = self.idle.lock().pop();
+        // A reader may still read a record by an old address (`ChainedVersion::is_there`). The
+        // other worker marked the record as gone before it parked it, and this thread will store
+        // into it. The fence of the other worker orders only that worker's own stores.
+        //
+        // Release: pairs with the Acquire fence of the reader. If it meets such a store, it finds
+        // the mark at its second look.
+        M::fence(Ordering::Release);
+        parked
     }
 
     /// Takes back the arena of a worker that ends.
@@ -220,7 +233,7 @@ impl<M: Machine> Slabs<M> {
     fn refill(&self, arena: &mut Arena<M>) -> Option<()> {
         // First the arenas that ended workers left, and records that others gave away. The arena
         // here has no slots left and no free records, so nothing is lost when it is replaced.
-        if let Some(parked) = self.idle.lock().pop() {
+        if let Some(parked) = self.unparked() {
             let chunk_bytes = arena.chunk_bytes.max(parked.chunk_bytes);
             *arena = Arena { chunk_bytes, ..parked };
             return Some(());

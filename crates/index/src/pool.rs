@@ -10,8 +10,9 @@
 //! **Why a reader of an old address finds out.** Before a slot is freed, the freeing writer has
 //! changed a version that every reader of the slot validates after its reads: the node's own in the
 //! ordered index, the chain head's in the hash index. The slot serves again only after that. The
-//! pool itself orders nothing for readers: its latches order only the workers that free and
-//! allocate.
+//! pool's latches order only the workers that free and allocate. A release fence of the worker that
+//! takes the slot again orders the changed version before its stores, for a reader that meets such
+//! a store and then passes its acquire fence.
 //!
 //! **Stripes.** Slots are cut from blocks that grow with the pool, so that a small index is small
 //! and a large one lies on huge pages. Each stripe has a list of free slots and cuts slots in
@@ -184,6 +185,10 @@ impl<M: Machine> Pool<M> {
         // to the link of a free slot, so the list has no use for exchanges: there is no ABA to
         // fear.
         stripe.free = std::ptr::with_exposed_provenance_mut(link.load(Ordering::Relaxed) as usize);
+        // Release: pairs with the Acquire fence of a reader of the slot's last use (`Bucket::find`,
+        // `Node::is_at`); see the module. The fence of the worker that freed the slot orders only
+        // that worker's own stores.
+        M::fence(Ordering::Release);
         Some(slot)
     }
 

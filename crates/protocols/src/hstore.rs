@@ -29,8 +29,8 @@
 //! transaction and a collector meet, and the flag *locked* decides between them.
 //!
 //! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked*
-//! marks a tombstone that is about to get a row. A partition has a lock with a queue:
-//! [`crate::locking::queue`].
+//! marks a tombstone that is about to get a row, or that a collector judges. A partition has a lock
+//! with a queue: [`crate::locking::queue`].
 //!
 //! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
@@ -57,7 +57,7 @@ use contend_machine::{Atomic64, Block, Machine, Ordering};
 
 use crate::fault::Sound;
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED, UNLINKED};
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::locking::list::{LockOwner, RequestHandle};
 use crate::locking::queue::{QueueFaults, QueuedLocks, QueuedLocksWorker, WaitPolicy};
 use crate::locking::{self, LockManager, LockMode, LockOutcome};
@@ -112,6 +112,24 @@ pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
     locked_tombstones: Vec<Cell<M>>,
 }
 
+/// Locks a record without a row by its first cell, against other threads that would give it one or
+/// unlink it. Returns the word before, or `None` if the record is locked or changes at that moment.
+fn try_lock<M: Machine>(first: Cell<M>) -> Option<u64> {
+    // Relaxed: the exchange decides.
+    let word = first.word().load(Ordering::Relaxed);
+    // AcqRel. Acquire: pairs with the Release of `unlock`, and with those of a commit's changes of
+    // flags: the write counters are at least as new as the word. Release: an insert and a collector
+    // exchange the same word, so that the second one finds what the first one did.
+    let locked = first.word().compare_exchange(word & !LOCKED, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed);
+    locked.ok()
+}
+
+/// Gives up a lock of [`try_lock`].
+fn unlock<M: Machine>(first: Cell<M>) {
+    // Release: pairs with the Acquire of `try_lock`: the row and its write counters come before.
+    first.word().fetch_and(!LOCKED, Ordering::Release);
+}
+
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     fn hold(&self, local: &mut HStoreWorker<M, F>, partition: usize) -> Result<(), Abort> {
         // The word of a partition begins as "held by no transaction", and its flags stay 0. So the
@@ -128,14 +146,8 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     fn release(&self, local: &mut HStoreWorker<M, F>, outcome: Outcome) {
         M::step("release");
         // Before the partitions are handed over. If the next holder came first and inserted the
-        // same key again, it would find *locked*, take the record for its own, and not lock it
-        // (`write`). The bit would then be cleared under it, and a collector could unlink the
-        // record while the row is installed.
-        for cell in local.locked_tombstones.drain(..) {
-            // Release: pairs with the Acquire of `flags::unlink_unlocked`, as any unlock: the row
-            // and its write counters come before.
-            cell.word().fetch_and(!LOCKED, Ordering::Release);
-        }
+        // same key again, it would find *locked*, and abort.
+        local.locked_tombstones.drain(..).for_each(unlock);
         for (cell, kept) in local.held.drain(..) {
             // In any order: the transaction waits for nothing any more. The release makes all that
             // it has done in the partition visible to the next holder, whom it grants the lock.
@@ -208,8 +220,8 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         // as long as this one holds the partition. So a key that was found absent stays absent. If
         // the record is unlinked already, the engine looks the key up again.
         //
-        // Acquire: pairs with the Release of the exchange of `flags::unlink_unlocked`. All else
-        // that the word tells is ordered by the partition's lock.
+        // Acquire: pairs with the Release of the exchange of `unlink`. All else that the word tells
+        // is ordered by the partition's lock.
         let flags = at.record.word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(flags))
@@ -237,22 +249,17 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
             WriteMode::Insert => {
                 // The record is absent. Its row comes at the commit, and until then a collector
                 // must not take the record out of the index: the row would be in no index. The
-                // first cell stands for all, as in `flags::unlink_unlocked`.
+                // first cell stands for all, as in `unlink`.
                 let first = at.record.first_cell();
-                // Relaxed: the exchange decides.
-                let word = first.word().load(Ordering::Relaxed);
-                if word & LOCKED != 0 {
-                    // The transaction's own record: inserted, deleted, and inserted again.
+                let is_own = |cell: &Cell<M>| cell.address() == first.address();
+                if local.locked_tombstones.iter().any(is_own) {
+                    // Inserted, deleted, and inserted again.
                     return Ok(RecordState::Absent);
                 }
-                // AcqRel: pairs with the exchange of `flags::unlink_unlocked`. One of the two is
-                // first: this one sees the tombstone unlinked, or that one finds it locked.
-                let is_locked =
-                    first.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-                // If the tombstone was unlinked, the bit that was just set stays. It does no harm:
-                // no access uses the record any more, and its memory gets new words when it is
-                // reused (`flags::init_words`).
-                if word & UNLINKED != 0 || !is_locked {
+                // A collector holds the tombstone, or has unlinked it: the key is looked up again.
+                // The bit stays set in a tombstone that is unlinked. It does no harm: no access
+                // uses the record any more, and reuse gives it new words (`flags::init_words`).
+                if try_lock(first).is_none_or(|word| word & UNLINKED != 0) {
                     return Err(Abort::new(AbortReason::RecordGone));
                 }
                 local.locked_tombstones.push(first);
@@ -289,13 +296,15 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         // `begin`. So there is no validation, and a reader of the next transaction finds all of
         // these rows or, after an abort, none.
         for position in 0..cx.writes.len() {
-            // The row first, then the flags (`install_held`), while *locked* stays set: a collector
-            // leaves the record alone until `release`.
+            // The row first, then the flags (`install_held`). A record that gets a row stays
+            // *locked*: a collector leaves it alone until `release`.
             flags::install_held(cx, position, |cell, clear, set| {
-                // Relaxed, both: the partition's lock passes the row on. Read-modify-writes:
-                // `flags::unlink_unlocked` exchanges the word without that lock.
+                // Read-modify-writes: a collector, which does not hold the partition, changes other
+                // bits meanwhile. Release, both: the write counter comes before the flags; pairs
+                // with the Acquire of `try_lock` in `unlink`. Transactions get the row by the
+                // partition's lock.
                 let word = cell.word();
-                if set != 0 { word.fetch_or(set, Ordering::Relaxed) } else { word.fetch_and(!clear, Ordering::Relaxed) }
+                if set != 0 { word.fetch_or(set, Ordering::Release) } else { word.fetch_and(!clear, Ordering::Release) }
             });
         }
         self.release(local, Outcome::Finished);
@@ -309,9 +318,34 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        M::step("unlink");
         // No partition is locked for this: a collector would hold up all transactions of the
         // partition, and would need to know which partition a record belongs to.
-        flags::unlink_unlocked(tombstone, false, |_| true)
+        let mut cells = tombstone.cells();
+        let Some((first, word)) = cells.next().and_then(|first| Some((first, try_lock(first)?))) else {
+            return UnlinkOutcome::Busy;
+        };
+        // From here on no insert gives the record a row, so a tombstone stays one while its write
+        // counter is judged. Without the lock another transaction could insert a row and a third
+        // delete it in the meantime. The word would be the same again, but with a younger counter.
+        let (new, outcome) = match word & ABSENT != 0 {
+            true if tombstone.counter_epoch_is_over() => (word | UNLINKED, UnlinkOutcome::Marked { time: 0 }),
+            true => (word, UnlinkOutcome::Busy),
+            false => (word & !QUEUED, UnlinkOutcome::Alive),
+        };
+        // AcqRel: the Release pairs with the Acquire of `read` and of `try_lock`. The exchange
+        // fails if the holder of the partition has deleted the row meanwhile. The delete found
+        // *queued*, and relies on the tombstone's being in this worker's queue.
+        if first.word().compare_exchange(word | LOCKED, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            unlock(first);
+            return UnlinkOutcome::Busy;
+        }
+        if new & UNLINKED != 0 {
+            // Release: pairs with the Acquire of `read`. No transaction stores the words of these
+            // cells: an insert would have to lock the first one before.
+            cells.for_each(|cell| _ = cell.word().fetch_or(UNLINKED, Ordering::Release));
+        }
+        outcome
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

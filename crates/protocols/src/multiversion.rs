@@ -263,7 +263,9 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
     let first = cells.clone().next().expect("a record has a cell");
     let word = first.word().load(Ordering::Relaxed);
     let outcome = if word & ABSENT == 0 {
-        first.word().store(word & !QUEUED, Ordering::Relaxed);
+        // Release: the word passes on the row of the transaction that stored it before. It pairs
+        // with the Acquire of a reader, which may meet this store instead of that one.
+        first.word().store(word & !QUEUED, Ordering::Release);
         UnlinkOutcome::Alive
         // Relaxed: as above.
     } else if flags::may_be_missed(deletion_epoch(first).load(Ordering::Relaxed), tombstone.oldest())

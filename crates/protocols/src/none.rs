@@ -210,7 +210,9 @@ impl<M: Machine> Protocol<M> for NoControl {
         // The first cell counts alone: `commit` and `look` use no other. So one exchange marks the
         // whole record.
         let Some(first) = cells.next() else { return UnlinkOutcome::Busy };
-        // Relaxed: the exchange decides.
+        // Relaxed: the exchange decides. The write counter that is judged below may be of another
+        // deletion, because no transaction keeps others away. With a log, a key's next row may so
+        // be lost in a recovery: this protocol promises nothing.
         let flags = first.word().load(Ordering::Relaxed);
         let (new, outcome) = if flags & ABSENT != 0 {
             if !tombstone.counter_epoch_is_over() {

@@ -37,7 +37,7 @@ use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, Projection,
     Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
 };
-use contend_machine::Machine;
+use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::FenceFaults;
 use crate::faults;
@@ -388,7 +388,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let may_go = |word| self.validation.lets_unlink(tombstone, word);
-        match flags::unlink_unlocked(tombstone, V::Faults::UNLINK_LOCKED, may_go) {
+        match unlink_unlocked(tombstone, V::Faults::UNLINK_LOCKED, may_go) {
             UnlinkOutcome::Marked { .. } => UnlinkOutcome::Marked { time: self.validation.read_up_to(tombstone) },
             outcome => outcome,
         }
@@ -397,6 +397,71 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
     fn is_absent(&self, record: Record<M>) -> bool {
         flags::is_absent(record)
     }
+}
+
+/// Marks a tombstone as unlinked, if four things hold: it still is a tombstone, no commit has
+/// locked it, the epoch of its write counter is over, and `may_go` agrees, given its word.
+///
+/// `ignores_locks` is a deliberate fault: a lock of the first cell does not matter.
+///
+/// The engine takes it out of the index afterwards. A transaction that has read the tombstone fails
+/// at validation, because the observed word lacks the bit. A transaction that wants to lock it
+/// finds the bit, and aborts.
+fn unlink_unlocked<M: Machine>(
+    tombstone: Tombstone<'_, M>,
+    ignores_locks: bool,
+    may_go: impl Fn(u64) -> bool,
+) -> UnlinkOutcome {
+    M::step("unlink");
+    let mut others = tombstone.cells();
+    let Some(first) = others.next() else { return UnlinkOutcome::Busy };
+    // Acquire: pairs with the Release of the commit that stored the word, so that the write counter
+    // read below is at least as new as the word. If it is newer, the word has changed and the
+    // exchange fails: each commit stores another version.
+    let word = first.word().load(Ordering::Acquire);
+    let is_absent = word & ABSENT != 0;
+    let is_young = is_absent && !(tombstone.counter_epoch_is_over() && may_go(word));
+    if word & LOCKED != 0 && !ignores_locks || is_young {
+        return UnlinkOutcome::Busy;
+    }
+    if !is_absent {
+        // AcqRel: as below.
+        let taken = first.word().compare_exchange(word, word & !QUEUED, Ordering::AcqRel, Ordering::Relaxed);
+        return if taken.is_ok() { UnlinkOutcome::Alive } else { UnlinkOutcome::Busy };
+    }
+    // The other cells are locked until the outcome is known. A transaction may hold one of them
+    // although it does not hold the first: OCC locks what it has read, and a read of one column has
+    // one cell. Its unlock stores the word as it was, and would clear a bit that was set meanwhile.
+    for (number, cell) in others.clone().enumerate() {
+        if !try_lock(cell) {
+            others.take(number).for_each(|cell| release(cell, 0));
+            return UnlinkOutcome::Busy;
+        }
+    }
+    // AcqRel. The Acquire pairs with the Release of the last unlock; the Release pairs with the
+    // Acquire of the next lock and of readers (`ReadsAndLocks`). The exchange succeeds only on the
+    // word that was judged, so no commit has come between. Suppose that an insert locks the
+    // tombstone after the load above. Then the word is another one, and the exchange fails. If the
+    // exchange comes first, the insert finds the bit, and aborts.
+    let marked = first.word().compare_exchange(word, word | UNLINKED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    others.for_each(|cell| release(cell, if marked { UNLINKED } else { 0 }));
+    if marked { UnlinkOutcome::Marked { time: 0 } } else { UnlinkOutcome::Busy }
+}
+
+/// Locks a cell for a collector, unless it is locked.
+fn try_lock<M: Machine>(cell: Cell<M>) -> bool {
+    // Relaxed: the exchange decides.
+    let word = cell.word().load(Ordering::Relaxed);
+    // AcqRel: as any lock of a commit (`ReadsAndLocks::lock`).
+    word & LOCKED == 0 && cell.word().compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Sets these flags of a cell that a collector has locked, and unlocks it.
+fn release<M: Machine>(cell: Cell<M>, flags: u64) {
+    // Relaxed: no other thread changes the word of a locked cell. Release: pairs with the Acquire
+    // of readers and of the next lock (`ReadsAndLocks::observe`, `lock`).
+    let word = cell.word().load(Ordering::Relaxed);
+    cell.word().store((word | flags) & !LOCKED, Ordering::Release);
 }
 
 faults! {

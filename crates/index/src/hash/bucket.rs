@@ -229,8 +229,8 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
             }
         }
         // The latch keeps lookups of this chain away until the version is stored, so these stores
-        // need no order among each other. It does not keep away a lookup that knows the bucket from
-        // its former chain: see the module.
+        // need no order among each other. A lookup that knows the bucket from its former chain
+        // finds that chain's version changed, by the fence of the pool.
         let added = more();
         added.clear();
         added.write(0, key, value);

@@ -181,7 +181,7 @@ impl<M: Machine> ReadsAndLocks<M> {
                 // to the rows.
                 M::fence(Ordering::Acquire);
                 // The queued flag is left out: a collector clears it in the word of a row that has
-                // come back (`flags::unlink_unlocked`). That changes neither the row nor its
+                // come back (`optimistic::unlink_unlocked`). That changes neither the row nor its
                 // version.
                 // (e) Relaxed: ordered by the fence.
                 let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
@@ -288,7 +288,7 @@ impl<M: Machine> ReadsAndLocks<M> {
             }
             // The exchange is where the lock is taken. It succeeds only on the word that was judged
             // above. A collector exchanges the first cell's word as well
-            // (`flags::unlink_unlocked`), from an unlocked word. So of an insert that locks a
+            // (`optimistic::unlink_unlocked`), from an unlocked word. So of an insert that locks a
             // tombstone and a collector that unlinks it, one fails. A failed exchange means that
             // another thread has changed the word, so the loop does not wait before it looks again.
             //

@@ -18,7 +18,7 @@
 //! | write: only the write set changes | the engine: `Transaction::write_row` and its siblings |
 //! | 4.5 insert: an absent record enters the index | the engine, then `ReadsAndLocks::observe_placeholder` |
 //! | 4.6 the own insert changes a leaf of the node set | `NodeSet::follow` takes the new version over |
-//! | 4.5 delete: the commit makes the record absent | `install_all`; later `flags::unlink_unlocked` |
+//! | 4.5 delete: the commit makes the record absent | `install_all`; later `optimistic::unlink_unlocked` |
 //! | 4.4 phase 1: lock the write set, in order | `SiloValidation::lock_write_set` |
 //! | 4.4 serialization point: fence, epoch | `commit`, between the phases |
 //! | 4.4 phase 2: validate the read set and the node set | `SiloValidation::validate` |

@@ -162,8 +162,9 @@ impl Signals {
         // Relaxed: pairs with the load in `watch`, which takes no other data from it. The results
         // are read after the threads are joined.
         self.running.fetch_sub(1, Ordering::Relaxed);
-        // Relaxed: pairs with the store in `watch`; nothing that it orders is read here.
-        while breakdown && self.over.load(Ordering::Relaxed) == 0 {
+        // Acquire: pairs with the store in `watch`: the samples of this thread come before its end,
+        // which frees what they read.
+        while breakdown && self.over.load(Ordering::Acquire) == 0 {
             Native::yield_now();
         }
     }
@@ -196,8 +197,8 @@ impl Signals {
                 last_tick = elapsed;
             }
         }
-        // Relaxed: pairs with the loads in `leave` and in `work`, which take no other data from it.
-        self.over.store(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire of `leave`; the load in `work` needs no order.
+        self.over.store(1, Ordering::Release);
         start.elapsed().as_secs_f64()
     }
 }
