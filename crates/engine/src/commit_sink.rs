@@ -137,8 +137,7 @@ pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
     /// the transaction aborts.
     fn may_pass(&mut self, hold: Hold) -> bool;
 
-    /// Whether the transaction that left this hold is durable, or never will be. This does not
-    /// wait.
+    /// Whether the transaction that left this hold is durable. This does not wait.
     fn is_released(&mut self, hold: Hold) -> bool;
 
     /// Waits until the worker may use a cell with this hold. The worker is installing, and can't

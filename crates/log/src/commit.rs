@@ -383,16 +383,21 @@ impl<M: Machine> Committer<M> {
         })
     }
 
-    /// Whether a transaction of another worker is durable, or the disk has failed, so that it never
-    /// will be.
-    fn is_known_durable(&mut self, worker: usize, sequence: u64) -> bool {
-        if worker == self.worker || sequence <= self.known[worker] {
+    /// Whether a transaction of another worker is durable.
+    fn is_flushed(&mut self, worker: usize, sequence: u64) -> bool {
+        if sequence <= self.known[worker] {
             return true;
         }
         // Acquire: pairs with the Release store of `flushed`, or the Release `fetch_max` of
         // `wait_for`: the flush was done before.
         self.known[worker] = self.all.slots[worker].flushed.load(Ordering::Acquire);
-        if sequence <= self.known[worker] {
+        sequence <= self.known[worker]
+    }
+
+    /// Whether this worker may use what a transaction wrote: it is one of its own, it is durable,
+    /// or the disk has failed, so that it never will be.
+    fn is_known_durable(&mut self, worker: usize, sequence: u64) -> bool {
+        if worker == self.worker || self.is_flushed(worker, sequence) {
             return true;
         }
         // Acquire: pairs with the Release store of `give_up`. What this worker reads from now on
@@ -431,9 +436,12 @@ impl<M: Machine> Committer<M> {
     /// See [`contend_engine::commit_sink::CommitSink::is_released`].
     pub fn is_released(&mut self, hold: Hold) -> bool {
         let Some((worker, sequence)) = Self::parts(hold) else { return true };
-        // What this worker has not flushed may be seen by itself alone: others miss the key too.
-        let is_durable = worker != self.worker || sequence <= self.flushed;
-        is_durable && self.is_known_durable(worker, sequence) || self.all.fault == Some(Fault::UnlinkHeld)
+        // What this worker has not flushed may be seen by itself alone: others miss the key too. If
+        // the disk has failed, the tombstone stays. A worker that met its hold would know that
+        // nothing it reads is durable; one that misses the key would not.
+        let is_flushed =
+            if worker == self.worker { sequence <= self.flushed } else { self.is_flushed(worker, sequence) };
+        is_flushed || self.all.fault == Some(Fault::UnlinkHeld)
     }
 
     /// See [`contend_engine::commit_sink::CommitSink::wait_for`]. The worker that holds the row may

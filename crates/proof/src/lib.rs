@@ -13,6 +13,7 @@
 pub mod crash;
 pub mod explore;
 pub mod kill;
+mod retried;
 pub mod soak;
 pub mod verify;
 

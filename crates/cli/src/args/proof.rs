@@ -70,7 +70,13 @@ pub(crate) struct CrashTestArgs {
     #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
     protocol: Vec<String>,
     /// Workloads, separated by commas, see `contend list workloads`
-    #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "ycsb-a,tatp")]
+    #[arg(
+        long,
+        visible_alias = "workloads",
+        value_name = "W",
+        value_delimiter = ',',
+        default_value = "ycsb-a,tatp,litmus-births"
+    )]
     workload: Vec<String>,
     /// Tests of each protocol on each workload with each commit protocol
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>)]

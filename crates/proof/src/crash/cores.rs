@@ -5,21 +5,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use contend_engine::{AbortReason, Engine, Erased, Worker};
+use contend_engine::{AbortReason, Engine, Erased};
 use contend_log::Log;
 use contend_log::faulty::{FaultyDisk, Plan};
 use contend_machine::Machine;
 use contend_sim::Simulated;
 use contend_workloads::Workload;
 
-use super::habits::Habits;
 use contend_model::random::SplitMix64;
 
-pub(super) type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
+use super::habits::Habits;
+use crate::retried::{ErasedWorker, run_retried};
+
 pub(super) type ErasedEngine = Engine<Erased<Simulated>, Simulated>;
 
-/// The most tries of a transaction; after them its core gives it up.
-const TRIES_MAX: u32 = 64;
 /// The most turns that a flush waits for a worker to enter the new epoch.
 const WAITS_MAX: u32 = 8;
 /// One of this many flushes is followed by a checkpoint.
@@ -35,9 +34,9 @@ const MOMENTS_MAX: usize = 16;
 pub(super) struct Ticket {
     /// Its number in the history.
     pub(super) txn: u64,
-    /// From [`Worker::ticket`].
+    /// From [`contend_engine::Worker::ticket`].
     ticket: u64,
-    /// From [`Worker::committed_in`].
+    /// From [`contend_engine::Worker::committed_in`].
     epoch: u64,
 }
 
@@ -110,8 +109,12 @@ impl<W: Workload> Transactions<W> {
         let mut input = W::Input::default();
         for _ in 0..self.count {
             self.workload.next(&mut self.worker, &mut self.client, &mut input);
-            match self.transact(&input) {
-                Ok(ticket) => waiting.extend(ticket),
+            let worker = &mut self.worker;
+            match run_retried(worker, &*self.workload, &mut self.client, &input, |_| ()) {
+                Ok(txn) => {
+                    let ticket = |txn| Ticket { txn, ticket: worker.ticket(), epoch: worker.committed_in() };
+                    waiting.extend(txn.map(ticket));
+                }
                 Err(reason) => {
                     shared.stuck.set(Some(reason));
                     break;
@@ -135,36 +138,6 @@ impl<W: Workload> Transactions<W> {
         self.worker.go_offline();
         shared.finished.borrow_mut().push(Finished { worker: self.worker, waiting });
         shared.running.set(shared.running.get() - 1);
-    }
-
-    /// Runs a transaction until it commits, cancels itself, or is given up. Only a commit has a
-    /// ticket.
-    ///
-    /// # Errors
-    /// The reason of an abort that does not go away.
-    fn transact(&mut self, input: &W::Input) -> Result<Option<Ticket>, AbortReason> {
-        let Transactions { worker, workload, client, .. } = self;
-        for _ in 0..TRIES_MAX {
-            let mut txn = 0;
-            let declare = |declaration: &mut _| workload.declare(input, declaration);
-            let outcome = worker.run_declared(declare, |tx| {
-                txn = tx.number();
-                workload.execute(tx, client, input)
-            });
-            match outcome {
-                Ok(()) => {
-                    workload.committed(client, input);
-                    return Ok(Some(Ticket { txn, ticket: worker.ticket(), epoch: worker.committed_in() }));
-                }
-                Err(abort) if abort.reason == AbortReason::User => return Ok(None),
-                Err(abort) if !abort.reason.is_conflict() => return Err(abort.reason),
-                Err(_) => {
-                    Simulated::step("try again");
-                    Simulated::pause();
-                }
-            }
-        }
-        Ok(None)
     }
 }
 

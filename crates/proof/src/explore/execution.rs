@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use contend_engine::epoch::Epochs;
 use contend_engine::history::Committed;
-use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Isolation, Worker};
+use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Isolation};
 use contend_judge::{recorded_with_keys, verify_history};
 use contend_machine::Machine;
 use contend_runner::RunError;
@@ -19,11 +19,7 @@ use contend_workloads::Workload;
 
 use super::exploration::Exploration;
 use super::steps::{self, RecordPlace};
-
-/// The most tries of a transaction; after them its core gives it up.
-const TRIES_MAX: u32 = 64;
-
-type ErasedWorker = Worker<Erased<Simulated>, Simulated>;
+use crate::retried::{ErasedWorker, run_retried};
 
 /// What an execution runs on.
 struct Setup<W: Workload> {
@@ -223,25 +219,14 @@ fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
     for transaction in 0..transactions {
         workload.next(worker, client, input);
-        for tries in 1..=TRIES_MAX {
-            setup.tries.set(setup.tries.get().max(tries));
-            let declare = |declaration: &mut _| workload.declare(input, declaration);
-            match worker.run_declared(declare, |tx| workload.execute(tx, client, input)) {
-                Ok(()) => {
-                    workload.committed(client, input);
-                    break;
-                }
-                Err(abort) if abort.reason == AbortReason::User => break,
-                Err(abort) if !abort.reason.is_conflict() => {
-                    setup.stuck.set(Some(abort.reason));
-                    return;
-                }
-                Err(_) => {
-                    setup.aborts.set(setup.aborts.get() + 1);
-                    Simulated::step("try again");
-                    Simulated::pause();
-                }
-            }
+        let begin = |number| {
+            setup.tries.set(setup.tries.get().max(number));
+            // Each try but the first follows a conflict.
+            setup.aborts.set(setup.aborts.get() + u64::from(number > 1));
+        };
+        if let Err(reason) = run_retried(worker, workload, client, input, begin) {
+            setup.stuck.set(Some(reason));
+            return;
         }
         // A worker that is offline holds back no epoch. So a worker sees some epochs from one
         // transaction to the next, and misses any number of others.

@@ -169,6 +169,50 @@ fn a_tombstone_stays_until_its_last_deletion_is_durable() {
     assert!(broken.is_some_and(|(_, outcome)| outcome.is_err()), "the mutant is not found");
 }
 
+/// The same after the disk has failed: a transaction that misses the key is not acknowledged,
+/// because the deletion that it depends on never becomes durable.
+struct FailedDisk;
+
+impl ProtocolVisitor<Native> for FailedDisk {
+    type Output = ();
+
+    fn visit<P: NamedProtocol<Native>>(self) {
+        let disk = FaultyDisk::new(Plan::default());
+        let protocol = Erased::new(P::new(Default::default()));
+        let with = (workers(Release::Conservative, 1000), None);
+        let mut world = World::open(&disk, protocol, EngineOptions::default(), with).expect("a disk that works");
+        let narrow = world.narrow;
+        let insert = |world: &mut World, worker: usize, key: u64| {
+            world.workers[worker].run(|tx| {
+                tx.insert_row(&narrow, key)?.expect("it is not there").fill(1);
+                Ok(())
+            })
+        };
+        insert(&mut world, 0, 7).expect("nobody else");
+        world.workers[0].go_offline();
+        disk.fail(Plan { crash_at: Some(0), ..Plan::default() });
+        assert_eq!(world.workers[0].run(|tx| tx.delete(&narrow, 7)), Ok(true));
+        for _ in 0..5 {
+            // Going offline, the workers learn that the disk has failed.
+            world.advance();
+            world.workers[0].collect();
+        }
+        let reader = &mut world.workers[2];
+        if let Ok(found) = reader.run(|tx| Ok(tx.read_row(&narrow, 7, Projection::WHOLE)?.is_some())) {
+            let ticket = reader.ticket();
+            assert!(!found && !reader.is_durable(ticket), "{}: it saw a deletion that is lost", P::INFO.name);
+        }
+    }
+}
+
+#[test]
+fn what_a_failed_disk_has_lost_is_not_acknowledged_to_those_that_miss_it() {
+    for (info, _) in all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo"].contains(&info.name))
+    {
+        with_protocol::<Native, _>(info.name, FailedDisk).expect("a registered name");
+    }
+}
+
 /// A tombstone that leaves the index in the epoch of its write counter is found under every
 /// protocol that does not keep it for longer.
 struct FindsYoung;
