@@ -20,10 +20,10 @@ pub(crate) fn print(text: &str) -> Result<(), UserError> {
     print_by(|stdout| stdout.write_all(text.as_bytes()))
 }
 
-/// Prints the text that `fill` writes, as [`print`] does.
+/// Prints the text that `fill` writes, as [`print()`] does.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(crate) fn print_by(fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), UserError> {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     match fill(&mut stdout).and_then(|()| stdout.flush()) {
