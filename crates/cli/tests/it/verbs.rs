@@ -692,7 +692,7 @@ fn crashes_are_tested() {
     let table = text(&output.stdout);
     assert_eq!((output.status.code(), table.matches("nothing is lost").count()), (Some(0), 8), "{table}");
     let output = run(&["crash-test", "--protocol", "silo", "--seeds", "1", "--set", "log=elr", "--json", "-"]);
-    assert_eq!(text(&output.stdout).matches("\"log\": \"elr\"").count(), 2, "{}", text(&output.stdout));
+    assert_eq!(text(&output.stdout).matches("\"log\": \"elr\"").count(), 3, "{}", text(&output.stdout));
     for (args, needs) in [
         (["--cores", "99"], "1 to 16"),
         (["--crashes", "0"], "1 to 100"),
