@@ -20,8 +20,8 @@ pub(crate) use bench::{Bench, BenchArgs, LimitArgs, MicroArgs};
 pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
 pub(crate) use proof::{CrashTestArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
-    CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs, PlotArgs, RecoverArgs,
-    ReportArgs, SweepArgs, What,
+    AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
+    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What,
 };
 
 /// Which concurrency-control protocol suits a workload on this machine, and does it keep its
@@ -77,6 +77,13 @@ pub(crate) enum Command {
     /// The exit status is 1 if an assertion fails that --allow does not name, or if an assertion
     /// can't be evaluated.
     Plot(PlotArgs),
+    /// Analyse the transactions of applications: which steps conflict, which must be one, and in
+    /// which order do they go?
+    ///
+    /// A file declares tables and transactions, a step each line of them. The analysis is IC3's: it
+    /// merges steps that could not be ordered, and gives each remaining step a rank. docs/pieces.md
+    /// explains the file and the output.
+    Analyse(AnalyseArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
     /// Recover a database from its folder: read its durable transactions, report them, and take a

@@ -111,6 +111,7 @@ fn main() -> ExitCode {
         Command::Explore(args) => cmd::explore::run(&args),
         Command::Sweep(args) => cmd::sweep::sweep(&args),
         Command::Plot(args) => cmd::sweep::plot(&args),
+        Command::Analyse(args) => cmd::analyse::run(&args),
         Command::Check(args) => cmd::check::run(&args),
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),

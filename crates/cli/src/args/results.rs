@@ -81,6 +81,45 @@ pub(crate) struct PlotArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AnalyseArgs {
+    /// Applications: TOML files that declare tables and transactions
+    #[arg(required = true, value_name = "FILE.toml")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Whether each group of columns conflicts by itself; off: a row is one cell
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub(crate) ts: OnOff,
+    /// Whether updates that commute are applied at the commit; off: each is a write
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub(crate) cu: OnOff,
+    /// Whether read-only transactions run on snapshots; off: they conflict like all others
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    pub(crate) snapshots: OnOff,
+    /// The form of the result
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub(crate) format: AnalysisForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AnalysisForm {
+    /// Words, for people
+    Text,
+    /// Everything, for programs
+    Json,
+    /// The counts of each application, an application a line
+    Csv,
+    /// Graphs, for Graphviz: `| dot -Tsvg`
+    Dot,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// What to list [default: all of it]
     pub(crate) what: Option<What>,

@@ -1,0 +1,40 @@
+//! The static analysis of transactions that are chains of pieces: which accesses conflict, which
+//! pieces must be one step, and in which order the steps go.
+//!
+//! - [`TypeSet`] is what an author declares: types of transactions, the pieces of each in the order
+//!   of the program, and what each piece accesses.
+//! - [`Plan::new`] classifies what is accessed, merges the pieces that could not be ordered, and
+//!   gives each remaining piece a rank. Two pieces that conflict have the same rank, and the ranks
+//!   of a transaction grow. So a protocol can keep all conflicts in one order by looking at ranks.
+//! - [`Chopping::new`] finds the finest division of transactions into smaller ones that stays
+//!   serializable under any serializable protocol.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | `declared` | the declarations, and their checks |
+//! | `classes` | the classes of units: constant, sum, append, contended |
+//! | `merge` | the plan: groups of pieces, vertices, ranks |
+//! | `chop` | transaction chopping |
+//! | `text` | a plan in words, for people, and as a graph in DOT |
+//! | `file` | transactions of any application, in a TOML file |
+//!
+//! **Papers.** Z. Wang, S. Mu, Y. Cui, H. Yi, H. Chen, J. Li: "Scaling multicore databases via
+//! constrained parallel execution" (IC3), SIGMOD 2016, section 4; D. Shasha, F. Llirbat, E. Simon,
+//! P. Valduriez: "Transaction chopping: algorithms and performance studies", TODS 1995.
+//!
+//! What this crate must not know: any engine, any protocol, any workload.
+
+#![forbid(unsafe_code)]
+
+mod chop;
+mod classes;
+mod declared;
+mod file;
+mod merge;
+mod text;
+
+pub use chop::{Chopped, Chopping};
+pub use classes::{Class, UnitClass};
+pub use declared::{Access, Cells, DeclarationError, Mode, Piece, Table, TransactionType, TypeSet};
+pub use file::{Application, FileError, Study};
+pub use merge::{AnalysisOptions, Group, Plan, TypePlan, Vertex};

@@ -1,0 +1,7 @@
+//! The worked examples, the properties of plans on random types, and the model of the rank rule.
+
+mod examples;
+mod files;
+mod model;
+mod random;
+mod support;

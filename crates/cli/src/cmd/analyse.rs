@@ -1,0 +1,98 @@
+//! `contend analyse`.
+
+use std::path::Path;
+
+use contend_analysis::{AnalysisOptions, Application, Chopping, Plan};
+use serde_json::json;
+
+use crate::args::{AnalyseArgs, AnalysisForm, OnOff};
+use crate::files::read_text;
+use crate::{Status, UserError, show};
+
+/// The largest file, in bytes. Real ones have some kilobytes.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The most steps of a graph. A larger one can't be read, and takes quadratic time.
+const DRAWN_MAX: usize = 500;
+
+pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
+    let is_on = |flag| flag == OnOff::On;
+    let options = AnalysisOptions {
+        split: is_on(args.ts),
+        updates: is_on(args.cu),
+        snapshots: is_on(args.snapshots),
+        ..AnalysisOptions::default()
+    };
+    let applications = args.files.iter().map(|path| Analysed::read(path, options)).collect::<Result<Vec<_>, _>>()?;
+    let text: String = match args.format {
+        AnalysisForm::Text => applications.iter().map(Analysed::text).collect::<Vec<_>>().join("\n"),
+        AnalysisForm::Json => {
+            let all: Vec<_> = applications.iter().map(Analysed::json).collect();
+            serde_json::to_string_pretty(&all).expect("plain data") + "\n"
+        }
+        AnalysisForm::Csv => {
+            let head = "name,transactions,on_several_tables,deadlock_prone,gain\n".to_owned();
+            [head].into_iter().chain(applications.iter().map(Analysed::csv)).collect()
+        }
+        AnalysisForm::Dot => applications.iter().map(Analysed::dot).collect::<Result<_, _>>()?,
+    };
+    show::print(&text)?;
+    Ok(Status::Good)
+}
+
+/// An application with the results of its analysis.
+struct Analysed {
+    application: Application,
+    plan: Plan,
+    chopping: Chopping,
+}
+
+impl Analysed {
+    fn read(path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
+        let refused = |error: String| UserError::refused(format!("{}: {error}", path.display()));
+        let text = read_text(path, FILE_BYTES_MAX, "an application").map_err(refused)?;
+        let application = Application::from_toml(&text).map_err(|error| refused(error.to_string()))?;
+        let plan = Plan::new(&application.types, options).map_err(|error| refused(error.to_string()))?;
+        let chopping = Chopping::new(&application.types, options).map_err(|error| refused(error.to_string()))?;
+        Ok(Analysed { application, plan, chopping })
+    }
+
+    fn text(&self) -> String {
+        let Analysed { application, plan, chopping } = self;
+        let mut text = format!("{}: {}", application.name, plan.describe(&application.types, chopping));
+        for note in application.notes_on(plan, chopping) {
+            text += &format!("note       {note}\n");
+        }
+        text += &format!("{}\n", application.study(plan).describe());
+        text
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let Analysed { application, plan, chopping } = self;
+        json!({
+            "name": application.name,
+            "tables": application.types.tables,
+            "types": application.types.types,
+            "plan": plan,
+            "chopping": chopping,
+            "study": application.study(plan),
+            "notes": application.notes_on(plan, chopping),
+        })
+    }
+
+    fn dot(&self) -> Result<String, UserError> {
+        let steps: usize = self.plan.types.iter().map(|of| of.groups.len()).sum();
+        if steps > DRAWN_MAX {
+            let name = &self.application.name;
+            return Err(UserError::refused(format!("{name} has {steps} steps; valid for a graph: up to {DRAWN_MAX}")));
+        }
+        Ok(self.plan.to_dot(&self.application.types))
+    }
+
+    fn csv(&self) -> String {
+        let study = self.application.study(&self.plan);
+        let name = study.name.replace('"', "\"\"");
+        let (all, several) = (study.transactions, study.on_several_tables);
+        format!("\"{name}\",{all},{several},{},{}\n", study.deadlock_prone, study.gain)
+    }
+}

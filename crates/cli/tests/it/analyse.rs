@@ -1,0 +1,54 @@
+//! `contend analyse`.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{contend, refuses, text};
+
+const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/shop.toml");
+
+#[test]
+fn the_example_is_analysed_in_every_form() {
+    let folder = TempDir::new().expect("a folder");
+    let run = |arguments: &[&str]| {
+        let output = contend(folder.path(), &[&["analyse", SHOP], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = run(&[]);
+    // docs/pieces.md quotes the output.
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pieces.md")).expect("it");
+    let quoted = document.split("$ contend analyse docs/shop.toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_eq!(Some(&*shown), quoted);
+    let json: Value = serde_json::from_str(&run(&["--format", "json"])).expect("JSON");
+    assert_eq!(json[0]["study"]["transactions"], 4);
+    assert_eq!(json[0]["plan"]["types"][0]["groups"][1]["rank"], 1);
+    let csv = run(&["--format", "csv"]);
+    assert_eq!(csv.lines().collect::<Vec<_>>().len(), 2, "{csv}");
+    assert!(run(&["--format", "dot"]).starts_with("digraph plan {"));
+    let coarse = run(&["--ts", "off", "--cu", "off", "--snapshots", "off"]);
+    assert!(coarse.contains("(ts=off, cu=off)") && !coarse.contains("sum  "), "{coarse}");
+}
+
+#[test]
+fn files_that_are_no_application_are_refused() {
+    refuses(&["analyse"], &["FILE.toml"]);
+    refuses(&["analyse", "nowhere.toml"], &["nowhere.toml: No such file"]);
+    refuses(&["analyse", "/dev/null"], &["/dev/null: ", "missing field `name`"]);
+    refuses(&["analyse", "/dev/zero"], &["/dev/zero: an application has at most 4 MiB"]);
+    refuses(&["analyse", SHOP, "--ts", "maybe"], &["'maybe'", "on, off"]);
+    refuses(&["analyse", SHOP, "--format", "svg"], &["'svg'", "text, json, csv, dot"]);
+    let folder = TempDir::new().expect("a folder");
+    let steps = "\"write t\", ".repeat(600);
+    let wide: String = (0..2)
+        .map(|number| format!("[[transaction]]\nname = \"a{number}\"\nsteps = [{}]\n", steps.replace("write", "read")))
+        .collect();
+    std::fs::write(folder.path().join("wide.toml"), format!("name = \"x\"\n{wide}")).expect("written");
+    let output = contend(folder.path(), &["analyse", "wide.toml", "--format", "dot"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("x has 1200 steps; valid for a graph: up to 500"),
+        "{}",
+        text(&output.stderr)
+    );
+}
