@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// Analyse the transactions of applications: which steps conflict, which must be one, and in
     /// which order do they go?
     ///
-    /// A file declares tables and transactions, a step each line of them. The analysis is IC3's: it
+    /// A file declares tables and transactions, a step a line. The analysis is IC3's: it
     /// merges steps that could not be ordered, and gives each remaining step a rank. docs/pieces.md
     /// explains the file and the output.
     Analyse(AnalyseArgs),

@@ -20,7 +20,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use contend_lab::ResultFile;
-use contend_runner::config::ALL;
 use contend_runner::{RunConfig, RunError, Stop};
 use serde::Serialize;
 
@@ -117,7 +116,7 @@ impl Tested {
 /// # Errors
 /// The workload or its options are not valid.
 fn left_out(config: &RunConfig) -> Result<(), UserError> {
-    if config.protocols.iter().any(|entry| entry == ALL) {
+    if config.has_all() {
         config.refused()?.iter().for_each(|refusal| show::complain(&format!("left out: {}", refusal.why)));
     }
     Ok(())

@@ -130,6 +130,11 @@ pub fn index_name(index: IndexKind) -> &'static str {
 }
 
 impl RunConfig {
+    /// Whether one of the entries stands for all protocols that can run the workload.
+    pub fn has_all(&self) -> bool {
+        self.protocols.iter().any(|entry| entry == ALL)
+    }
+
     /// Returns the same configuration on another machine. The number of threads is the one given
     /// after the colon, or the machine's own. The windows are the defaults of that kind of machine.
     ///

@@ -223,7 +223,7 @@ impl RunConfig {
         if config.protocols.is_empty() {
             return Err(RunError::BadInput("no protocol was chosen".into()));
         }
-        if config.protocols.iter().any(|entry| entry == ALL) {
+        if config.has_all() {
             let refused = config.refused()?;
             let can = |name: &String| !refused.iter().any(|refusal| refusal.protocol == *name);
             let every = || protocols.iter().map(|(info, _)| info.name.to_string()).filter(can);

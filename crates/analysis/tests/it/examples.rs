@@ -101,7 +101,7 @@ impl TpcC {
         self.types.add(
             "PAY",
             [
-                Piece::new("who").access(Read, by_name, ROW),
+                Piece::new("name").access(Read, by_name, ROW),
                 Piece::new("facts")
                     .access(Read, customer, FACTS)
                     .access(Read, warehouse, TAX)
@@ -134,7 +134,7 @@ impl TpcC {
         self.types.add(
             "OS",
             [
-                Piece::new("who").access(Read, by_name, ROW),
+                Piece::new("name").access(Read, by_name, ROW),
                 Piece::new("customer").access(Read, customer, Cells(3)),
                 Piece::new("last").access(Read, by_customer, ROW),
                 Piece::new("order").access(Read, order, Cells(3)),
@@ -168,7 +168,7 @@ fn tpcc_as_it_was_written_and_in_a_better_order() {
         shown(&TpcC::read_write(false, true).types, ALL),
         [
             "NO -items -taxes 1:stocks 2:number 3:order+by_customer+new_order 4:lines",
-            "PAY -who -facts -history 5:pay -sums",
+            "PAY -name -facts -history 5:pay -sums",
             "DEL 3:oldest+orders 4:lines 5:customers",
         ]
     );
@@ -177,17 +177,17 @@ fn tpcc_as_it_was_written_and_in_a_better_order() {
         shown(&better, ALL),
         [
             "NO -items -taxes 1:stocks 2:number 3:new_order 4:order -by_customer 5:lines",
-            "PAY -who -facts -history 6:pay -sums",
+            "PAY -name -facts -history 6:pay -sums",
             "DEL 3:oldest 4:orders 5:lines 6:customers",
         ]
     );
     let as_writes = shown(&better, AnalysisOptions { updates: false, ..ALL });
-    assert_eq!(as_writes[1], "PAY -who -facts -history 6:pay 7:sums");
+    assert_eq!(as_writes[1], "PAY -name -facts -history 6:pay 7:sums");
     assert_eq!(
         shown(&TpcC::read_write(true, false).types, ALL),
         [
             "NO -items -taxes 1:stocks 2:number 3:new_order+order+by_customer+lines",
-            "PAY -who -facts -history 3:pay -sums",
+            "PAY -name -facts -history 3:pay -sums",
             "DEL 3:all",
         ]
     );
@@ -203,9 +203,9 @@ fn tpcc_with_its_read_only_types() {
         shown(&tpcc.types, AnalysisOptions { snapshots: false, ..ALL }),
         [
             "NO -items -taxes 1:stocks+number+new_order+order+by_customer+lines",
-            "PAY -who -facts -history 1:pay -sums",
+            "PAY -name -facts -history 1:pay -sums",
             "DEL 1:oldest+orders+lines+customers",
-            "OS -who 1:customer+last+order+lines",
+            "OS -name 1:customer+last+order+lines",
             "SL 1:number+lines+stocks",
         ]
     );
@@ -379,7 +379,7 @@ fn a_plan_is_told_in_words() {
         "NO   items taxes [1 stocks] [2 number] [3 order+by_customer+new_order] [4 lines]",
         "SL   on a snapshot: number lines stocks",
         "merged     NO: order+by_customer+new_order; DEL: oldest+orders",
-        "chopping   NO -> items | taxes | stocks+number+order+by_customer+new_order+lines; PAY -> who | facts",
+        "chopping   NO -> items | taxes | stocks+number+order+by_customer+new_order+lines; PAY -> name | facts",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }

@@ -114,32 +114,32 @@ impl Model {
         self.broken == Some(by)
     }
 
-    fn is_past(&self, who: usize, rank: usize) -> bool {
-        let other = &self.all[who];
+    fn is_past(&self, txn: usize, rank: usize) -> bool {
+        let other = &self.all[txn];
         let nothing_left = other.pieces[other.done..].iter().all(|(own, _)| *own > rank);
         other.has_ended() || other.has_reached(rank) || nothing_left && self.is_broken(Broken::NothingLeftIsPast)
     }
 
     /// Lets a transaction take its next step, if the rule allows one. Returns whether it took one.
-    fn step(&mut self, who: usize) -> bool {
-        let own = &self.all[who];
+    fn step(&mut self, txn: usize) -> bool {
+        let own = &self.all[txn];
         let all_before = |holds: &dyn Fn(usize) -> bool| own.before.iter().all(|other| holds(*other));
         match own.pieces.get(own.done).map(|(rank, _)| *rank) {
             _ if own.has_ended() => return false,
-            _ if own.state == State::Doomed || own.cancels_after == Some(own.done) => self.abort(who),
+            _ if own.state == State::Doomed || own.cancels_after == Some(own.done) => self.abort(txn),
             None if all_before(&|other| self.all[other].has_ended()) || self.is_broken(Broken::NoCommitWait) => {
-                self.all[who].state = State::Committed;
+                self.all[txn].state = State::Committed;
             }
             Some(rank) if all_before(&|other| self.is_past(other, rank)) || self.is_broken(Broken::NoPieceWait) => {
-                self.commit_piece(who);
+                self.commit_piece(txn);
             }
             _ => return false,
         }
         true
     }
 
-    fn commit_piece(&mut self, who: usize) {
-        let (rank, accesses) = self.all[who].pieces[self.all[who].done].clone();
+    fn commit_piece(&mut self, txn: usize) {
+        let (rank, accesses) = self.all[txn].pieces[self.all[txn].done].clone();
         for (record, writes) in accesses {
             let mut before = Vec::new();
             for &(other, other_writes) in self.lists[rank][record].iter().rev() {
@@ -152,27 +152,27 @@ impl Model {
             }
             let newest = self.truth[rank][record].iter().rfind(|(_, writes)| *writes).map(|(other, _)| *other);
             let seen = newest.filter(|other| !self.all[*other].has_ended());
-            self.all[who].saw.extend(seen);
-            self.all[who].before.extend(before);
-            self.truth[rank][record].push((who, writes));
+            self.all[txn].saw.extend(seen);
+            self.all[txn].before.extend(before);
+            self.truth[rank][record].push((txn, writes));
             if writes || !self.is_broken(Broken::ForgetReads) {
-                self.lists[rank][record].push((who, writes));
+                self.lists[rank][record].push((txn, writes));
             }
         }
-        self.all[who].done += 1;
+        self.all[txn].done += 1;
     }
 
     /// Takes a transaction back, and dooms all that stand behind one of its writes.
-    fn abort(&mut self, who: usize) {
-        self.all[who].state = State::Aborted;
+    fn abort(&mut self, txn: usize) {
+        self.all[txn].state = State::Aborted;
         let mut doomed = BTreeSet::new();
         for list in self.lists.iter().flatten() {
-            if let Some(own) = list.iter().position(|entry| *entry == (who, true)) {
+            if let Some(own) = list.iter().position(|entry| *entry == (txn, true)) {
                 doomed.extend(list[own + 1..].iter().map(|(other, _)| *other));
             }
         }
         for list in self.lists.iter_mut().chain(&mut self.truth).flatten() {
-            list.retain(|(other, _)| *other != who);
+            list.retain(|(other, _)| *other != txn);
         }
         if self.is_broken(Broken::DoomNobody) {
             return;
@@ -188,7 +188,7 @@ impl Model {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         while self.all.iter().any(|own| !own.has_ended()) {
             order.shuffle(random);
-            if !order.iter().any(|who| self.step(*who)) {
+            if !order.iter().any(|txn| self.step(*txn)) {
                 return Outcome::StandsStill;
             }
         }
@@ -197,7 +197,7 @@ impl Model {
 
     /// Judges the committed transactions: those that aborted have left no access.
     fn judge(&self) -> Outcome {
-        let is_aborted = |who: &usize| self.all[*who].state == State::Aborted;
+        let is_aborted = |txn: &usize| self.all[*txn].state == State::Aborted;
         let committed = || self.all.iter().filter(|own| own.state == State::Committed);
         if committed().any(|own| own.saw.iter().any(is_aborted)) {
             return Outcome::DirtyRead;

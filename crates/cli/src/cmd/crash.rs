@@ -1,7 +1,6 @@
 //! `contend crash-test`.
 
 use contend_proof::crash::{CrashPlan, Crashed};
-use contend_runner::config::ALL;
 use contend_runner::names::option_name;
 use contend_runner::{Observer, RunConfig};
 
@@ -44,7 +43,7 @@ pub(crate) fn run(args: &CrashTestArgs) -> Result<Status, UserError> {
 /// Prints which of the protocols that were named could not be tested, to stderr.
 fn complain_of_untested(plans: &[(&RunConfig, CrashPlan)], all: &[(&RunConfig, Crashed)]) {
     let is_tested = |name: &String| all.iter().any(|(_, crashed)| crashed.protocol == *name);
-    for (_, plan) in plans.iter().filter(|(run, _)| !run.protocols.iter().any(|entry| entry == ALL)) {
+    for (_, plan) in plans.iter().filter(|(run, _)| !run.has_all()) {
         for name in plan.plan().config.protocols.iter().filter(|name| !is_tested(name)) {
             show::complain(&format!("left out: {name} promises no isolation, or does not support this log"));
         }

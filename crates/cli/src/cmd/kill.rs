@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::Command;
 
 use contend_proof::kill::{Killed, Life, live};
-use contend_runner::config::ALL;
 use contend_runner::names::entry_name;
 use contend_runner::{Observer, RunError};
 
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &KillTestArgs) -> Result<Status, UserError> {
         let _ = std::fs::remove_dir(&directory);
     }
     let all = all?;
-    if !args.mixed && !stop.is_requested() && !run.protocols.iter().any(|entry| entry == ALL) {
+    if !args.mixed && !stop.is_requested() && !run.has_all() {
         let is_tested = |name: &String| all.iter().any(|killed| killed.protocol == *name);
         for name in run.protocols.iter().map(|name| entry_name(name)).filter(|name| !is_tested(name)) {
             show::complain(&format!("left out: {name} promises no isolation, or does not support this durability"));
