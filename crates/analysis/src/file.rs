@@ -225,6 +225,9 @@ impl<'a> Reader<'a> {
                 let message = format!("table '{name}' has {count} groups; valid: 1 to {}", Cells::MAX);
                 return Err((groups.span(), message));
             }
+            if groups.get_ref().iter().any(Vec::is_empty) {
+                return Err((groups.span(), format!("table '{name}' has a group without a column")));
+            }
             let table = reader.table_of(name, count);
             for (cell, column) in
                 groups.get_ref().iter().enumerate().flat_map(|(cell, all)| all.iter().map(move |column| (cell, column)))
@@ -402,6 +405,9 @@ impl<'a> Reader<'a> {
         };
         if name.is_empty() || name.contains(char::is_whitespace) {
             return Err(format!("'{words}' names no table; valid: {word} TABLE, or {word} TABLE.COLUMN, COLUMN"));
+        }
+        if columns.is_some_and(|columns| columns.split(',').any(|column| column.trim().is_empty())) {
+            return Err(format!("'{words}' names no column behind the point; valid: {word} TABLE.COLUMN, COLUMN"));
         }
         let table = self.table_of(name, 1);
         let cells = match columns {

@@ -97,6 +97,8 @@ fn mistakes_have_a_place() {
         ("steps = [\"add items.stock\"]", "steps = []", "line 23, column 8: transaction 'restock' has no step"),
         ("{ loop = [\"read items.price\", \"modify items.stock\"] }", "{ loop = [] }", "a piece has no step"),
         ("name = \"restock\"", "name = \"a\\u001b[31m\"", "the name \"a\\u{1b}[31m\" has control characters"),
+        ("read users.name", "read users.", "line 14, column 3: 'read users.' names no column behind the point"),
+        ("[\"stock\"]", "[]", "line 5, column 10: table 'items' has a group without a column"),
         ("read_only = true", "readonly = true", "unknown field `readonly`"),
     ] {
         let error = with(old, new);
