@@ -16,8 +16,10 @@
 
 use serde::Serialize;
 
-use crate::declared::{DeclarationError, TypeSet};
-use crate::merge::{AnalysisOptions, Pieces};
+use contend_model::pieces::TypeSet;
+
+use crate::check::{DeclarationError, check};
+use crate::merge::{AnalysisOptions, Pieces, under};
 
 /// The division of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,8 +46,8 @@ impl Chopping {
     /// # Errors
     /// A declaration is not valid.
     pub fn new(types: &TypeSet, options: AnalysisOptions) -> Result<Chopping, DeclarationError> {
-        types.check()?;
-        let types = types.under(options);
+        check(types)?;
+        let types = under(types, options);
         let pieces = Pieces::new(&types, options);
         let mut interval: Vec<Option<(usize, usize)>> = vec![None; types.types.len()];
         for (&(of, own), _) in pieces.of.iter().zip(&pieces.contended).filter(|(_, units)| !units.is_empty()) {

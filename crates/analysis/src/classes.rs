@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::declared::{Mode, TypeSet};
+use contend_model::pieces::{Mode, TypeSet};
 
 /// The class of a unit, which is a cell of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -52,10 +52,10 @@ impl Modes {
 /// accesses of a type count, given its position: those of a type that runs on a snapshot don't.
 /// With `appends`, tables that are only appended to have a class of their own.
 pub(crate) fn classes(types: &TypeSet, appends: bool, counts: impl Fn(usize) -> bool) -> Vec<UnitClass> {
-    let mut modes: Vec<Vec<Modes>> = types.tables.iter().map(|table| vec![Modes::default(); table.cells]).collect();
+    let mut modes: Vec<Vec<Modes>> = types.tables.iter().map(|table| vec![Modes::default(); table.groups]).collect();
     for ((of, _), access) in types.accesses().filter(|((of, _), _)| counts(*of)) {
         debug_assert!(of < types.types.len());
-        types.cells_of(access).iter().for_each(|cell| modes[access.table][cell].add(access.mode));
+        types.groups_of(access).into_iter().for_each(|cell| modes[access.table][cell].add(access.mode));
     }
     let mut classes = Vec::new();
     for (table, cells) in modes.iter().enumerate() {

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Each step is a piece by itself, but for those in a loop or in a piece of the author's. All
-//! branches count. A table that is not declared is one cell.
+//! branches count. A table that is not declared has one group.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -32,7 +32,10 @@ use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
 use crate::chop::Chopping;
-use crate::declared::{Access, Cells, Mode, Piece, Table, TransactionType, TypeSet};
+use contend_model::pieces::{Access, DeclaredPiece, DeclaredTable, Mode, TransactionType, TypeSet};
+use contend_model::{GROUPS_MAX, Groups};
+
+use crate::check::{check_settled, check_type};
 use crate::merge::Plan;
 
 /// The words of steps, each with its mode.
@@ -197,7 +200,7 @@ struct Reader<'a> {
     types: TypeSet,
     /// The position of each table.
     tables: BTreeMap<String, usize>,
-    /// The cell of each column of the declared tables.
+    /// The group of each column of the declared tables.
     columns: BTreeMap<(usize, String), usize>,
     /// Steps that were read.
     steps: usize,
@@ -221,18 +224,22 @@ impl<'a> Reader<'a> {
         }
         for (name, TableEntry { groups }) in &file.table {
             let count = groups.get_ref().len();
-            if !(1..=Cells::MAX).contains(&count) {
-                let message = format!("table '{name}' has {count} groups; valid: 1 to {}", Cells::MAX);
+            if !(1..=GROUPS_MAX).contains(&count) {
+                let message = format!("table '{name}' has {count} groups; valid: 1 to {}", GROUPS_MAX);
                 return Err((groups.span(), message));
             }
             if groups.get_ref().iter().any(Vec::is_empty) {
                 return Err((groups.span(), format!("table '{name}' has a group without a column")));
             }
             let table = reader.table_of(name, count);
-            for (cell, column) in
-                groups.get_ref().iter().enumerate().flat_map(|(cell, all)| all.iter().map(move |column| (cell, column)))
+            reader.types.tables[table].columns.clone_from(groups.get_ref());
+            for (group, column) in groups
+                .get_ref()
+                .iter()
+                .enumerate()
+                .flat_map(|(group, all)| all.iter().map(move |column| (group, column)))
             {
-                if reader.columns.insert((table, column.clone()), cell).is_some() {
+                if reader.columns.insert((table, column.clone()), group).is_some() {
                     return Err((groups.span(), format!("column '{column}' of table '{name}' is in two groups")));
                 }
             }
@@ -241,11 +248,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the position of a table, which is added if it is new.
-    fn table_of(&mut self, name: &str, cells: usize) -> usize {
+    fn table_of(&mut self, name: &str, groups: usize) -> usize {
         if let Some(table) = self.tables.get(name) {
             return *table;
         }
-        self.types.tables.push(Table { name: name.into(), cells });
+        self.types.tables.push(DeclaredTable::new(name, groups));
         self.tables.insert(name.into(), self.types.tables.len() - 1);
         self.types.tables.len() - 1
     }
@@ -270,9 +277,9 @@ impl<'a> Reader<'a> {
             }
             self.types.types.push(TransactionType { name, read_only: *read_only, pieces });
             let last = self.types.types.len() - 1;
-            self.types.check_type(last).map_err(|error| (place, error.to_string()))?;
+            check_type(&self.types, last).map_err(|error| (place, error.to_string()))?;
         }
-        self.types.check_settled().map_err(|error| (0..0, error.to_string()))?;
+        check_settled(&self.types).map_err(|error| (0..0, error.to_string()))?;
         self.check_names()?;
         let is_written = |table: &usize| {
             let mut accesses = self.types.accesses();
@@ -300,7 +307,7 @@ impl<'a> Reader<'a> {
         &mut self,
         step: &Value,
         calls: &mut Vec<String>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<DeclaredPiece>,
         depth: usize,
     ) -> Result<(), String> {
         self.steps += 1;
@@ -313,12 +320,12 @@ impl<'a> Reader<'a> {
         let forms = "valid: \"MODE TABLE.COLUMN\", \"cancel\", { loop = [..] }, { either = [[..], [..]] }, { piece = [..], name = \"..\" }, { call = \"..\" }";
         let entry = match step {
             Value::String(word) if word.trim() == "cancel" => {
-                pieces.push(Piece::new("cancel").cancels());
+                pieces.push(DeclaredPiece::new("cancel").cancels());
                 return Ok(());
             }
             Value::String(words) => {
                 let accesses = self.access(words)?;
-                pieces.push(Piece { name: String::new(), accesses, cancels: false });
+                pieces.push(DeclaredPiece { name: String::new(), accesses, cancels: false });
                 return Ok(());
             }
             Value::Table(entry) => entry,
@@ -359,7 +366,7 @@ impl<'a> Reader<'a> {
         &mut self,
         name: &str,
         calls: &mut Vec<String>,
-        pieces: &mut Vec<Piece>,
+        pieces: &mut Vec<DeclaredPiece>,
         depth: usize,
     ) -> Result<(), String> {
         if calls.iter().any(|call| call == name) {
@@ -379,7 +386,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns one piece of all these steps.
-    fn one_piece(&mut self, steps: &[Value], calls: &mut Vec<String>, depth: usize) -> Result<Piece, String> {
+    fn one_piece(&mut self, steps: &[Value], calls: &mut Vec<String>, depth: usize) -> Result<DeclaredPiece, String> {
         let mut parts = Vec::new();
         for step in steps {
             self.step(step, calls, &mut parts, depth + 1)?;
@@ -389,7 +396,7 @@ impl<'a> Reader<'a> {
         if accesses.is_empty() && !cancels {
             return Err("a piece has no step".into());
         }
-        Ok(Piece { name: String::new(), accesses, cancels })
+        Ok(DeclaredPiece { name: String::new(), accesses, cancels })
     }
 
     /// Parses `MODE TABLE` or `MODE TABLE.COLUMN, COLUMN`.
@@ -410,18 +417,17 @@ impl<'a> Reader<'a> {
             return Err(format!("'{words}' names no column behind the point; valid: {word} TABLE.COLUMN, COLUMN"));
         }
         let table = self.table_of(name, 1);
-        let cells = match columns {
+        let groups = match columns {
             Some(columns) if self.file.table.contains_key(name) => {
-                let mut cells = Vec::new();
-                for column in columns.split(',').map(str::trim) {
-                    let cell = self.columns.get(&(table, column.to_owned()));
-                    cells.push(*cell.ok_or_else(|| self.no_column(table, column))?);
-                }
-                Cells::of(cells)
+                let group = |column: &str| {
+                    let group = self.columns.get(&(table, column.to_owned()));
+                    group.copied().ok_or_else(|| self.no_column(table, column))
+                };
+                columns.split(',').map(str::trim).map(group).collect::<Result<Groups, _>>()?
             }
-            _ => Cells::first(self.types.tables[table].cells),
+            _ => Groups::first(self.types.tables[table].groups),
         };
-        Ok(vec![Access { table, cells, mode }])
+        Ok(vec![Access { table, groups, mode }])
     }
 
     fn no_column(&self, table: usize, column: &str) -> String {
@@ -438,7 +444,7 @@ fn list<'v>(value: &'v Value, what: &str) -> Result<&'v [Value], String> {
 
 /// Names the pieces that the author has not named by their first table. A name that is there gets
 /// a number.
-fn name_pieces(pieces: &mut [Piece], types: &TypeSet) {
+fn name_pieces(pieces: &mut [DeclaredPiece], types: &TypeSet) {
     let mut used: HashSet<String> = HashSet::new();
     for piece in pieces.iter_mut() {
         if piece.accesses.is_empty() {

@@ -11,7 +11,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | `declared` | the declarations, and their checks |
+//! | `check` | the checks of declarations |
 //! | `classes` | the classes of units: constant, sum, append, contended |
 //! | `merge` | the plan: groups of pieces, vertices, ranks |
 //! | `chop` | transaction chopping |
@@ -26,15 +26,16 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod chop;
 mod classes;
-mod declared;
 mod file;
 mod merge;
 mod text;
 
+pub use check::{DeclarationError, check};
 pub use chop::{Chopped, Chopping};
 pub use classes::{Class, UnitClass};
-pub use declared::{Access, Cells, DeclarationError, Mode, Piece, Table, TransactionType, TypeSet};
+pub use contend_model::pieces::TypeSet;
 pub use file::{Application, FileError, Study};
 pub use merge::{AnalysisOptions, Group, Plan, TypePlan, Vertex};

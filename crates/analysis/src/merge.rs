@@ -24,7 +24,10 @@ use petgraph::unionfind::UnionFind;
 use serde::Serialize;
 
 use crate::classes::{Class, UnitClass, classes};
-use crate::declared::{Cells, DeclarationError, Mode, TypeSet};
+use contend_model::Groups;
+use contend_model::pieces::{Mode, TypeSet};
+
+use crate::check::{DeclarationError, check};
 
 /// The options of a run that decide what conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,23 +101,21 @@ pub struct Plan {
     pub vertices: Vec<Vertex>,
 }
 
-impl TypeSet {
-    /// Returns the declarations as they are under these options.
-    pub(crate) fn under(&self, options: AnalysisOptions) -> TypeSet {
-        let mut types = self.clone();
-        if !options.split {
-            types.tables.iter_mut().for_each(|table| table.cells = 1);
+/// Returns the declarations as they are under these options.
+pub(crate) fn under(types: &TypeSet, options: AnalysisOptions) -> TypeSet {
+    let mut types = types.clone();
+    for access in types.types.iter_mut().flat_map(|of| &mut of.pieces).flat_map(|piece| &mut piece.accesses) {
+        if !options.split && !access.groups.is_empty() {
+            access.groups = Groups::FIRST;
         }
-        for access in types.types.iter_mut().flat_map(|of| &mut of.pieces).flat_map(|piece| &mut piece.accesses) {
-            if !options.split {
-                access.cells = Cells(u64::from(access.cells.0 != 0));
-            }
-            if !options.updates && access.mode == Mode::Update {
-                access.mode = Mode::Write;
-            }
+        if !options.updates && access.mode == Mode::Update {
+            access.mode = Mode::Write;
         }
-        types
     }
+    if !options.split {
+        types.tables.iter_mut().for_each(|table| table.groups = 1);
+    }
+    types
 }
 
 /// The pieces of all types that don't run on snapshots, numbered in the order of declaration, and
@@ -135,14 +136,14 @@ impl Pieces {
         let mut first_unit = Vec::with_capacity(types.tables.len());
         types.tables.iter().fold(0, |next, table| {
             first_unit.push(next);
-            next + table.cells
+            next + table.groups
         });
         let (mut of, mut contended) = (Vec::new(), Vec::new());
         for (number, declared) in types.types.iter().enumerate().filter(|(number, _)| counts(*number)) {
             for (position, piece) in declared.pieces.iter().enumerate() {
                 let mut own: Vec<(usize, bool)> = Vec::new();
                 for access in piece.accesses.iter().filter(|access| access.mode != Mode::Settled) {
-                    for cell in types.cells_of(access).iter() {
+                    for cell in types.groups_of(access).into_iter() {
                         let unit = first_unit[access.table] + cell;
                         if units[unit].class == Class::Contended {
                             own.push((unit, access.mode.changes()));
@@ -225,8 +226,8 @@ impl Plan {
     /// # Errors
     /// A declaration is not valid.
     pub fn new(types: &TypeSet, options: AnalysisOptions) -> Result<Plan, DeclarationError> {
-        types.check()?;
-        let types = types.under(options);
+        check(types)?;
+        let types = under(types, options);
         let pieces = Pieces::new(&types, options);
         let sets = pieces.united();
         let of_piece = pieces.vertices(&sets);

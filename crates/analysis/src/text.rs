@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::chop::Chopping;
 use crate::classes::Class;
-use crate::declared::TypeSet;
 use crate::merge::{Group, Plan};
+use contend_model::pieces::TypeSet;
 
 impl Plan {
     /// Returns the plan in words, for people: the classes of units, the ranks, each type with its
@@ -67,7 +67,7 @@ impl Plan {
             is_contended(*table)
                 && ours.iter().any(|a| {
                     theirs.iter().any(|b| {
-                        let meet = types.cells_of(a).0 & types.cells_of(b).0 != 0 || !self.options.split;
+                        let meet = types.groups_of(a).meets(types.groups_of(b)) || !self.options.split;
                         (a.table, b.table) == (*table, *table) && meet && (a.mode.changes() || b.mode.changes())
                     })
                 })
@@ -102,7 +102,7 @@ impl Plan {
             let units: Vec<String> = of_class
                 .map(|unit| {
                     let table = &types.tables[unit.table];
-                    let is_whole = !self.options.split || table.cells == 1;
+                    let is_whole = !self.options.split || table.groups == 1;
                     if is_whole { table.name.clone() } else { format!("{}/{}", table.name, unit.cell) }
                 })
                 .collect();

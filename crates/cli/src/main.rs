@@ -74,6 +74,7 @@ fn status_of(error: &RunError) -> u8 {
         | RunError::IoFailed(_)
         | RunError::Stuck { .. }
         | RunError::CheckFailed(_)
+        | RunError::Undeclared(_)
         | RunError::Stopped => FAILED,
     }
 }

@@ -94,6 +94,10 @@ pub enum Error {
     /// durable before.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A transaction did what the declaration of its type does not allow. The sentence names the
+    /// type, the piece, the table and the columns.
+    #[error("{0}")]
+    Undeclared(String),
     /// Another transaction was in the way. A database tries again instead of returning this.
     #[error("another transaction was in the way ({0}): try again")]
     Conflict(AbortReason),
@@ -106,6 +110,7 @@ impl From<Abort> for Error {
             AbortReason::Unsupported => Error::Unsupported,
             AbortReason::OutOfMemory => Error::OutOfMemory,
             AbortReason::TooLarge => Error::TooLarge,
+            AbortReason::Undeclared => Error::Undeclared("the transaction's type has not declared what it did".into()),
             reason => Error::Conflict(reason),
         }
     }

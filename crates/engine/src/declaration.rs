@@ -43,6 +43,7 @@ pub struct Declaration<M: Machine> {
     store: StoreId,
     needs: DeclarationNeeds,
     reads_only: bool,
+    kind: Option<usize>,
     rows: Vec<DeclaredRow<M>>,
     /// The rows in the order of their addresses.
     sorted: Vec<DeclaredRow<M>>,
@@ -54,13 +55,24 @@ pub struct Declaration<M: Machine> {
 impl<M: Machine> Declaration<M> {
     pub(crate) fn new(needs: DeclarationNeeds, store: StoreId) -> Self {
         let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
-        Declaration { store, needs, reads_only: false, rows, sorted, next: 0, partitions }
+        Declaration { store, needs, reads_only: false, kind: None, rows, sorted, next: 0, partitions }
     }
 
     /// Returns what the protocol asks for. A workload may leave out everything else.
     #[inline(always)]
     pub fn needs(&self) -> DeclarationNeeds {
         self.needs
+    }
+
+    /// Declares the transaction's type, by its position among the declared ones.
+    pub fn kind(&mut self, kind: usize) {
+        self.kind = Some(kind);
+    }
+
+    /// Returns the transaction's type.
+    #[inline(always)]
+    pub fn kind_of(&self) -> Option<usize> {
+        self.kind
     }
 
     /// Declares that the transaction only reads. A protocol with snapshots serves it from one, and
@@ -145,6 +157,7 @@ impl<M: Machine> Declaration<M> {
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.reads_only = false;
+        self.kind = None;
         self.rows.clear();
         self.next = 0;
         self.partitions.clear();
@@ -154,6 +167,10 @@ impl<M: Machine> Declaration<M> {
 impl<M: Machine> Declare for Declaration<M> {
     fn needs(&self) -> DeclarationNeeds {
         self.needs
+    }
+
+    fn kind(&mut self, kind: usize) {
+        Declaration::kind(self, kind);
     }
 
     fn read_only(&mut self) {

@@ -25,6 +25,7 @@ use crate::epoch::Epochs;
 use crate::garbage::Garbage;
 use crate::history::{Part, Version};
 use crate::layout::Shape;
+use crate::pieces::Declarations;
 use crate::protocol::Protocol;
 use crate::table::{AnyTable, TableShape};
 
@@ -44,6 +45,8 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     /// A worker that ends enters its number here before it gives its slot back, and a worker that
     /// begins takes a slot first. So it finds what the slot's last worker has entered.
     pub(crate) used_numbers: Mutex<HashMap<usize, u64>>,
+    /// What is declared about transactions and their pieces.
+    pub(crate) declarations: Declarations,
 }
 
 impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
@@ -79,6 +82,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             catalog: Catalog::new(),
             left_garbage: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
+            declarations: Declarations::default(),
         })
     }
 

@@ -6,13 +6,16 @@ use contend_index::{Change, Leaf};
 use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
+use crate::config::EngineOptions;
 use crate::group::Groups;
+use crate::pieces::PieceBegin;
 use crate::protocol::{
     Context, Located, NamedProtocol, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
     WriteMode,
 };
 use crate::record::{Cells, Record};
 use contend_model::Projection;
+use contend_model::pieces::{Piece, TypeSet};
 
 /// Any protocol, behind a pointer, so that the code that runs on it is compiled only once. Each
 /// operation costs a dynamic call. That is too much for measurements on the host, and negligible
@@ -77,6 +80,11 @@ trait Behind<M: Machine>: Send + Sync {
         version: u64,
     ) -> Result<(), Abort>;
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, position: usize) -> Result<(), Abort>;
+    fn uses_pieces(&self) -> bool;
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
+    fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
+    fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<(), Abort>;
+    fn undo_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason) -> bool;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason);
     fn go_offline(&self, cx: &mut Context<M>, local: &mut AnyWorkerState);
@@ -118,6 +126,14 @@ macro_rules! forward {
 
             fn reads_snapshots(&self) -> bool {
                 Protocol::reads_snapshots(self)
+            }
+
+            fn uses_pieces(&self) -> bool {
+                Protocol::uses_pieces(self)
+            }
+
+            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+                Protocol::declare(self, types, options)
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
@@ -176,6 +192,14 @@ macro_rules! forward {
                 self.0.reads_snapshots()
             }
 
+            fn uses_pieces(&self) -> bool {
+                self.0.uses_pieces()
+            }
+
+            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+                self.0.declare(types, options)
+            }
+
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
                 self.0.new_worker_state(worker)
             }
@@ -211,6 +235,9 @@ forward! {
     placeholder_inserted(at: Located<'_, M>, change: &Change<M>) -> Result<(), Abort>;
     observe_leaf(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
+    begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
+    end_piece(piece: Piece) -> Result<(), Abort>;
+    undo_piece(reason: AbortReason) -> bool;
     commit() -> Result<(), Abort>;
     abort(reason: AbortReason) -> ();
     go_offline() -> ();

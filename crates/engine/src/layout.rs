@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 
 use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
+use contend_model::pieces::DeclaredTable;
 use contend_model::{GROUPS_MAX, Groups, IndexKind, KeyWords, Projection, Span, TableSpec};
 
 use crate::commit_sink::WriteCounter;
@@ -66,7 +67,7 @@ pub(crate) struct Shape {
 /// records.
 pub struct TableCore<M: Machine> {
     id: u32,
-    name: String,
+    declared: DeclaredTable,
     /// Metadata words of a cell.
     meta_words: usize,
     /// The numbers of the cells: [`Groups::FIRST`], or one for each group.
@@ -105,7 +106,7 @@ impl<M: Machine> TableCore<M> {
         let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + counter_count;
         TableCore {
             id,
-            name: spec.name.clone(),
+            declared: spec.declared(),
             meta_words,
             cells: Groups::first(cell_count),
             cell_count,
@@ -131,7 +132,12 @@ impl<M: Machine> TableCore<M> {
 
     /// Returns the table's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.declared.name
+    }
+
+    /// Returns the table as declarations of pieces know it.
+    pub(crate) fn declared(&self) -> &DeclaredTable {
+        &self.declared
     }
 
     /// Returns the bytes of a row.
@@ -404,6 +410,9 @@ impl<M: Machine> TableCore<M> {
 
 impl<M: Machine> std::fmt::Debug for TableCore<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("name", &self.name).field("row_bytes", &self.row_bytes).finish_non_exhaustive()
+        f.debug_struct("Table")
+            .field("name", &self.declared.name)
+            .field("row_bytes", &self.row_bytes)
+            .finish_non_exhaustive()
     }
 }

@@ -43,6 +43,7 @@ mod garbage;
 pub mod history;
 mod layout;
 mod loader;
+mod pieces;
 pub mod protocol;
 pub mod record;
 pub mod sets;
@@ -66,6 +67,7 @@ pub use erased::Erased;
 pub use garbage::trim_queue;
 pub use layout::{TableCore, estimated_bytes};
 pub use loader::Loader;
+pub use pieces::PieceBegin;
 pub use protocol::{
     Context, Located, NamedProtocol, OldVersion, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone,
     UnlinkOutcome, VersionCounts, WriteMode,

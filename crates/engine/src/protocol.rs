@@ -9,11 +9,14 @@ use std::ptr::NonNull;
 
 use contend_index::{Change, Leaf};
 use contend_machine::{Activity, Machine};
+use contend_model::pieces::{Piece, TypeSet};
 use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection, Span};
 
+use crate::config::EngineOptions;
 use crate::declaration::Declaration;
 use crate::fault::Fault;
 use crate::layout::TableCore;
+use crate::pieces::PieceBegin;
 use crate::record::{Cell, Cells, Record};
 use crate::sets::{NodeSet, WriteSet};
 use crate::slab::Arenas;
@@ -556,6 +559,54 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         let _ = (cx, local, position);
         Ok(())
+    }
+
+    /// Whether the protocol treats the pieces of a transaction by themselves ([`Protocol::declare`],
+    /// [`Protocol::begin_piece`], [`Protocol::end_piece`]). Otherwise the engine calls none of these.
+    fn uses_pieces(&self) -> bool {
+        false
+    }
+
+    /// Takes the declarations of all types of transactions. The tables exist. Transactions may be
+    /// running if there were declarations before.
+    ///
+    /// # Errors
+    /// The declarations are not valid. One sentence says why.
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+        let _ = (types, options);
+        Ok(())
+    }
+
+    /// Begins a piece.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn begin_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceBegin, Abort> {
+        let _ = (cx, local, piece);
+        Ok(PieceBegin::Inside)
+    }
+
+    /// Ends a piece, whose body has succeeded. The protocol may show its writes to others now.
+    ///
+    /// # Errors
+    /// The piece has met a conflict.
+    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
+        let _ = (cx, local, piece);
+        Ok(())
+    }
+
+    /// Gives up the running step, which began by [`PieceBegin::Step`] and has met a conflict for
+    /// this reason. Returns whether the piece may run again. Then the protocol has released what
+    /// the step held, and the engine drops the step's writes. Otherwise the protocol has done
+    /// nothing, and the transaction aborts.
+    fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
+        let _ = (cx, local, reason);
+        false
     }
 
     /// Commits the transaction. It applies the updates by [`WriteSet::apply_updates`], which may

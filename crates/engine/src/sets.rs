@@ -69,6 +69,8 @@ pub struct Write<M: Machine> {
     applied: bool,
     /// Whether the write consists only of updates that commute, and that have been applied.
     is_sum: bool,
+    /// Whether the entry is out of reach of the transaction's further accesses.
+    is_sealed: bool,
     table: NonNull<TableCore<M>>,
     /// The position in the arena of the key's words, which the image's words follow.
     start: usize,
@@ -188,6 +190,13 @@ pub struct WriteSet<M: Machine> {
     logged: LoggedWrites,
 }
 
+/// A state of a write set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteMark {
+    pub(crate) entries: usize,
+    used: usize,
+}
+
 impl<M: Machine> Default for WriteSet<M> {
     fn default() -> Self {
         WriteSet {
@@ -207,10 +216,41 @@ impl<M: Machine> Default for WriteSet<M> {
 }
 
 impl<M: Machine> WriteSet<M> {
-    /// Returns the position of the record's entry, if the transaction writes the record.
+    /// Returns the position of the record's entry, if the transaction writes the record and the
+    /// entry is not sealed.
     #[inline(always)]
     pub fn find(&self, record: Record<M>) -> Option<usize> {
-        self.positions.find(record.value())
+        self.positions.find(record.value()).filter(|&position| !self.entries[position].is_sealed)
+    }
+
+    /// Seals the entry at `position`: a further access to its record goes to the record, and a
+    /// further write gets an entry of its own. For protocols that install the writes of a piece.
+    pub fn seal(&mut self, position: usize) {
+        self.entries[position].is_sealed = true;
+    }
+
+    /// Returns a mark of the present state, for [`WriteSet::roll_back`].
+    pub(crate) fn mark(&self) -> WriteMark {
+        WriteMark { entries: self.entries.len(), used: self.used }
+    }
+
+    /// Drops the entries that were added since `mark`. No entry from before has changed since.
+    pub(crate) fn roll_back(&mut self, mark: WriteMark) {
+        self.entries.truncate(mark.entries);
+        self.positions.truncate(mark.entries);
+        self.used = mark.used;
+    }
+
+    /// Moves the updates of the entry at `from` behind those of the entry at `to`. Both change the
+    /// same groups of one record by updates, and neither has been applied.
+    pub fn absorb(&mut self, to: usize, from: usize) {
+        let moved = self.entries[from].updates.take();
+        self.entries[from].kind = WriteKind::Nothing;
+        let (merged, ordered) = (self.entries[from].merged, self.entries[from].ordered);
+        (self.entries[from].merged, self.entries[from].ordered) = (Groups::NONE, Groups::NONE);
+        let entry = &mut self.entries[to];
+        (entry.merged, entry.ordered) = (entry.merged.union(merged), entry.ordered.union(ordered));
+        self.pending.append(&mut entry.updates, moved);
     }
 
     /// Adds an entry for a record that has none, and returns its position. The image holds
@@ -234,6 +274,7 @@ impl<M: Machine> WriteSet<M> {
             updates: None,
             applied: false,
             is_sum: false,
+            is_sealed: false,
             table: NonNull::from(table),
             start,
             key_words: K::WORDS as u32,

@@ -16,9 +16,13 @@ mod scan;
 use std::ops::{ControlFlow, RangeInclusive};
 
 use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
-use contend_model::{Abort, AbortReason, Direction, Groups, Key, Projection, RawTxn, Row, RowUpdate, Table, Update};
+use contend_model::pieces::{Piece, Use};
+use contend_model::{
+    Abort, AbortReason, Direction, Groups, Key, PieceEnd, Projection, RawTxn, Row, RowUpdate, Table, Update,
+};
 
 use crate::catalog;
+use crate::pieces::{PieceBegin, StepMark};
 use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
 use crate::table::StoredTable;
@@ -102,6 +106,76 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         }
     }
 
+    /// Checks this against the declaration of the running piece, if the protocol treats pieces by
+    /// themselves.
+    #[inline(always)]
+    fn allow<K: Key>(&mut self, table: &StoredTable<M, K>, what: Use) -> Result<(), Abort> {
+        if !self.worker.engine.protocol().uses_pieces() {
+            return Ok(());
+        }
+        let what = what.within(table.own_groups(Groups::ALL));
+        if self.worker.pieces.checker.allows(table.id(), what) { Ok(()) } else { Err(self.undeclared()) }
+    }
+
+    #[cold]
+    fn undeclared(&mut self) -> Abort {
+        self.doom(Abort::new(AbortReason::Undeclared))
+    }
+
+    #[inline(never)]
+    fn open_piece(&mut self, piece: Piece) -> Result<(), Abort> {
+        if let Some(reason) = self.doomed {
+            return Err(Abort::new(reason));
+        }
+        if !self.worker.pieces.checker.may_begin(piece) {
+            return Err(self.undeclared());
+        }
+        let worker = &mut *self.worker;
+        M::step("begin piece");
+        match worker.engine.protocol().begin_piece(&mut worker.cx, &mut worker.local, piece) {
+            Ok(begin) => {
+                let operations = worker.recording.as_ref().map_or(0, |recording| recording.running.len());
+                let mark = StepMark { writes: worker.cx.writes.mark(), operations };
+                worker.pieces.mark = (begin == PieceBegin::Step).then_some(mark);
+                Ok(())
+            }
+            Err(abort) => Err(self.doom(abort)),
+        }
+    }
+
+    #[inline(never)]
+    fn close_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
+        self.worker.pieces.checker.close();
+        let abort = match failed.or(self.doomed.map(Abort::new)) {
+            Some(abort) => abort,
+            None => {
+                let worker = &mut *self.worker;
+                M::enter(Phase::of(Operation::Validation, Activity::Manager));
+                M::step("end piece");
+                let ended = worker.engine.protocol().end_piece(&mut worker.cx, &mut worker.local, piece);
+                M::enter(Phase::BODY);
+                match ended {
+                    Ok(()) => return Ok(PieceEnd::Done),
+                    Err(abort) => self.doom(abort),
+                }
+            }
+        };
+        let worker = &mut *self.worker;
+        if abort.reason.is_conflict()
+            && let Some(mark) = worker.pieces.mark.take()
+        {
+            M::step("retry piece");
+            if worker.engine.protocol().undo_piece(&mut worker.cx, &mut worker.local, abort.reason) {
+                worker.roll_back(mark);
+                worker.pieces.checker.begin_again();
+                worker.pieces.retries += 1;
+                self.doomed = None;
+                return Ok(PieceEnd::Again);
+            }
+        }
+        Err(abort)
+    }
+
     #[cold]
     fn refuse(&self) -> Abort {
         Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported))
@@ -177,6 +251,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     #[inline(always)]
     fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Read(columns.groups()))?;
         let found = self.find(table, key, READ_INDEX);
         self.read_located(table, key, found, columns)
     }
@@ -189,6 +264,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         mut visit: impl FnMut(usize, Option<&[u64]>),
     ) -> Result<(), Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ());
             for (position, &key) in keys.iter().enumerate() {
@@ -214,6 +290,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     #[inline(always)]
     fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Write(groups))?;
         let found = self.find(table, key, WRITE_INDEX);
         let position = self.write_located(table, key, found, groups, WriteMode::ReadModifyWrite)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
@@ -227,6 +304,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         mut visit: impl FnMut(usize, Option<&mut [u64]>),
     ) -> Result<(), Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Write(groups))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found =
                 self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write);
@@ -241,6 +319,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     #[inline(always)]
     fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::of_update(update))?;
         let found = self.find(table, key, WRITE_INDEX);
         self.update_located(table, key, found, update)
     }
@@ -253,12 +332,15 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         mut visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
     ) -> Result<(), Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write);
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
-                self.update_located(table, key, found[position], RowUpdate::new(&update))?;
+                let update = RowUpdate::new(&update);
+                self.allow(table, Use::of_update(update))?;
+                self.update_located(table, key, found[position], update)?;
             }
         }
         Ok(())
@@ -267,6 +349,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     #[inline(always)]
     fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Write(groups))?;
         let found = self.find(table, key, WRITE_INDEX);
         let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
@@ -274,6 +357,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
 
     fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Insert)?;
         let position = self.insert_located(table, &mut table.run(), key)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
@@ -285,6 +369,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         mut visit: impl FnMut(usize, Option<&mut [u64]>),
     ) -> Result<(), Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Insert)?;
         let mut run = table.run();
         for (position, &key) in keys.iter().enumerate() {
             let write = self.insert_located(table, &mut run, key)?;
@@ -295,6 +380,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
 
     fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Delete)?;
         let found = self.find(table, key, WRITE_INDEX);
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
@@ -309,10 +395,32 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         visit: impl FnMut(K, &[u64]) -> ControlFlow<()>,
     ) -> Result<usize, Abort> {
         let table = self.admit(table)?;
+        self.allow(table, Use::Read(columns.groups()))?;
         self.scan_table(table, range, limit, direction, columns, visit)
     }
 
     fn idle(&mut self, microseconds: u64) {
         M::idle((microseconds as f64 * M::cycles_per_second() / 1e6) as Cycles);
+    }
+
+    #[inline(always)]
+    fn begin_piece(&mut self, piece: Piece) -> Result<(), Abort> {
+        if self.worker.engine.protocol().uses_pieces() { self.open_piece(piece) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    fn end_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
+        if self.worker.engine.protocol().uses_pieces() {
+            self.close_piece(piece, failed)
+        } else {
+            failed.map_or(Ok(PieceEnd::Done), Err)
+        }
+    }
+
+    fn note_cancel(&mut self) -> Abort {
+        if self.worker.engine.protocol().uses_pieces() && !self.worker.pieces.checker.may_cancel() {
+            return self.undeclared();
+        }
+        Abort::new(AbortReason::User)
     }
 }

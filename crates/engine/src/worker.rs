@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredRecord, trim_queue};
 use crate::history::{Committed, Recording};
 use crate::layout::TableCore;
+use crate::pieces::{RunningPieces, StepMark};
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
@@ -53,6 +54,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             garbage: Garbage::default(),
             committed_in: 0,
             recording: self.config.history.then(Recording::default),
+            pieces: RunningPieces::default(),
             commits: 0,
             aborts: AbortCounts::default(),
             protect_after: self.config.options.protect_after,
@@ -79,6 +81,7 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     garbage: Garbage<M>,
     pub(crate) committed_in: u64,
     pub(crate) recording: Option<Recording>,
+    pub(crate) pieces: RunningPieces,
     commits: u64,
     aborts: AbortCounts,
     /// The number of conflicts in a row after which a transaction is protected; 0: never.
@@ -156,6 +159,18 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.garbage.tombstones.len() + self.garbage.unlinked.len()
     }
 
+    /// Returns the number of pieces that met a conflict and ran again.
+    pub fn piece_retries(&self) -> u64 {
+        self.pieces.retries
+    }
+
+    /// Returns the first violation of a declaration since the last call, in a sentence that names
+    /// the type, the piece, the table and the columns
+    /// ([`AbortReason::Undeclared`](crate::AbortReason::Undeclared)).
+    pub fn take_undeclared(&mut self) -> Option<String> {
+        self.pieces.checker.take_violation()
+    }
+
     /// Takes the transactions recorded so far. Empty if the engine records no history.
     pub fn take_history(&mut self) -> Vec<Committed> {
         self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
@@ -185,6 +200,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if self.asks {
             self.cx.declaration.clear();
             declare(&mut self.cx.declaration);
+        }
+        if self.engine.protocol.uses_pieces() {
+            self.pieces.begin(&self.engine.declarations, self.cx.declaration.kind_of());
         }
         let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
         Transaction::new(self, begun.err().map(|abort| abort.reason))
@@ -231,6 +249,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.seen_epoch = Epochs::<M>::NOT_SEEN;
             self.cx.declaration.clear();
             self.cx.declaration.read_only();
+            self.pieces.begin_snapshot();
             let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
             if begun.is_err() || self.engine.protocol.sees_own_commits(&mut self.cx, &mut self.local) {
                 break begun;
@@ -552,6 +571,21 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.garbage.versions.push_back(RetiredRecord { record, table, key: KeyWords::default(), epoch });
         }
         self.cx.replaced.clear();
+    }
+
+    /// Drops what the transaction has written since the step that `mark` is of began. Placeholders
+    /// that it has made stay in their indexes until they are collected.
+    #[cold]
+    pub(crate) fn roll_back(&mut self, mark: StepMark) {
+        for position in mark.writes.entries..self.cx.writes.len() {
+            if self.cx.writes.entries()[position].fresh {
+                self.queue(position);
+            }
+        }
+        self.cx.writes.roll_back(mark.writes);
+        if let Some(recording) = &mut self.recording {
+            recording.running.truncate(mark.operations);
+        }
     }
 
     /// Queues the tombstones that this transaction has made: deleted rows, and placeholders that

@@ -30,6 +30,8 @@ pub enum AbortReason {
     EpochExhausted,
     /// Another transaction holds a row until its write is durable (conservative release).
     NotDurable,
+    /// A transaction whose uncommitted write this one has seen, or overwritten, has aborted.
+    Cascaded,
     /// The transaction's own code decided to abort.
     User,
     /// The transaction scanned a table whose index has no order, or used a table of another
@@ -39,11 +41,14 @@ pub enum AbortReason {
     OutOfMemory,
     /// The transaction writes more than a log takes at once. Trying again won't help.
     TooLarge,
+    /// The transaction did what the declaration of its type does not allow. Trying again won't
+    /// help.
+    Undeclared,
 }
 
 impl AbortReason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [AbortReason; 16] = [
+    pub const ALL: [AbortReason; 18] = [
         AbortReason::ReadLocked,
         AbortReason::WriteLocked,
         AbortReason::ReadValidation,
@@ -56,10 +61,12 @@ impl AbortReason {
         AbortReason::LockTimeout,
         AbortReason::EpochExhausted,
         AbortReason::NotDurable,
+        AbortReason::Cascaded,
         AbortReason::User,
         AbortReason::Unsupported,
         AbortReason::OutOfMemory,
         AbortReason::TooLarge,
+        AbortReason::Undeclared,
     ];
 
     /// Returns the reason's name in results.
@@ -77,18 +84,20 @@ impl AbortReason {
             AbortReason::LockTimeout => "lock_timeout",
             AbortReason::EpochExhausted => "epoch_exhausted",
             AbortReason::NotDurable => "not_durable",
+            AbortReason::Cascaded => "cascaded",
             AbortReason::User => "user",
             AbortReason::Unsupported => "unsupported",
             AbortReason::OutOfMemory => "out_of_memory",
             AbortReason::TooLarge => "too_large",
+            AbortReason::Undeclared => "undeclared",
         }
     }
 
     /// Whether the same transaction may succeed when it is tried again. This is true of conflicts
     /// with other transactions, and false of all other reasons.
     pub fn is_conflict(self) -> bool {
-        use AbortReason::{OutOfMemory, TooLarge, Unsupported, User};
-        !matches!(self, User | Unsupported | OutOfMemory | TooLarge)
+        use AbortReason::{OutOfMemory, TooLarge, Undeclared, Unsupported, User};
+        !matches!(self, User | Unsupported | OutOfMemory | TooLarge | Undeclared)
     }
 }
 

@@ -34,6 +34,9 @@ pub trait Declare {
     /// Returns what the protocol asks for. A workload need not declare anything else.
     fn needs(&self) -> DeclarationNeeds;
 
+    /// Declares the transaction's type, by its position in [`crate::pieces::TypeSet::types`].
+    fn kind(&mut self, kind: usize);
+
     /// Declares that the transaction will only read. A protocol that has snapshots serves it from
     /// one, and aborts it if it writes after all
     /// ([`AbortReason::Unsupported`](crate::AbortReason::Unsupported)).

@@ -101,6 +101,20 @@ impl DoubleEndedIterator for GroupNumbers {
     }
 }
 
+impl FromIterator<usize> for Groups {
+    /// # Panics
+    /// A number is not below [`GROUPS_MAX`].
+    fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Groups {
+        numbers.into_iter().fold(Groups::NONE, |all, number| all.union(Groups::of(number as u32)))
+    }
+}
+
+impl serde::Serialize for Groups {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(*self)
+    }
+}
+
 impl IntoIterator for Groups {
     type Item = usize;
     type IntoIter = GroupNumbers;

@@ -5,8 +5,8 @@
 //! implements [`RawTxn`], a few methods on rows of words; [`Txn`] builds typed operations on top of
 //! it, once for all stores.
 //!
-//! This crate must not know any store, protocol or machine. Its only dependency is zerocopy, for
-//! derived rows.
+//! This crate must not know any store, protocol or machine. It depends on zerocopy, for derived rows,
+//! and on serde, for declarations as data.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -17,6 +17,7 @@
 //! | [`txn`] | the traits `RawTxn` and `Txn` |
 //! | [`store`] | the traits `Tables`, `Load` and `Inspect`: tables outside transactions |
 //! | [`declaration`] | announcements of a transaction before it begins |
+//! | [`pieces`] | declarations of what the parts of a transaction may access |
 //! | [`abort`], [`isolation`] | outcomes of transactions, and promises about them |
 //! | [`random`] | generators whose sequences repeat, and the hash of words |
 //! | [`mod@options`] | options: named, documented, validated |
@@ -30,6 +31,7 @@ pub mod group;
 pub mod isolation;
 pub mod key;
 pub mod options;
+pub mod pieces;
 pub mod projection;
 pub mod random;
 pub mod row;
@@ -45,12 +47,13 @@ pub use group::{GROUPS_MAX, Groups};
 pub use isolation::{Applied, Isolation, UnknownIsolation};
 pub use key::{Key, KeyWords, MAX_KEY_WORDS, key_of};
 pub use options::{OptionError, OptionSpec, OptionValue, Options};
+pub use pieces::{Piece, Types};
 pub use projection::{Columns, Projection, Span, Whole};
 pub use row::{Column, ColumnInfo, Row, type_name_of};
 pub use spec::{IndexKind, TableSpec};
 pub use store::{Core, Inspect, Load, Tables};
 pub use table::{StoreId, Table, TypedTable};
-pub use txn::{Before, Direction, RawTxn, Txn};
+pub use txn::{Before, Direction, PieceEnd, RawTxn, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update};
 
 /// The names that code derived by `#[derive(Row)]` uses, so that a user needs no dependency for

@@ -1,6 +1,7 @@
 //! Descriptions of tables. A store creates a table from one.
 
 use crate::key::Key;
+use crate::pieces::DeclaredTable;
 use crate::projection::Span;
 use crate::row::Row;
 
@@ -25,6 +26,9 @@ pub struct TableSpec {
     /// The words of each group of columns; empty if all columns belong to one group.
     /// [`TableSpec::of`] fills it in.
     pub groups: Vec<Span>,
+    /// The names of each group's columns, for messages; empty if the rows are known by their words
+    /// only. [`TableSpec::of`] fills it in.
+    pub columns: Vec<Vec<&'static str>>,
     /// The number of words of a key, for an estimate of the index's memory. It is 1 unless
     /// [`TableSpec::keyed`] sets it.
     pub key_words: usize,
@@ -39,7 +43,11 @@ pub struct TableSpec {
 impl TableSpec {
     /// Returns the description of a table of rows `R`.
     pub fn of<R: Row>(name: &str, index: IndexKind, expected_rows: usize) -> Self {
-        TableSpec { groups: group_spans::<R>(), ..Self::of_bytes(name, index, size_of::<R>(), expected_rows) }
+        TableSpec {
+            groups: group_spans::<R>(),
+            columns: column_names::<R>(),
+            ..Self::of_bytes(name, index, size_of::<R>(), expected_rows)
+        }
     }
 
     /// Returns the description of a table of rows of bytes, all in one group.
@@ -49,9 +57,20 @@ impl TableSpec {
             index,
             row_bytes,
             groups: Vec::new(),
+            columns: Vec::new(),
             key_words: 1,
             expected_rows,
             apart: u64::BITS,
+        }
+    }
+
+    /// Returns the table as declarations of pieces know it.
+    pub fn declared(&self) -> DeclaredTable {
+        let names = |group: &Vec<&str>| group.iter().map(|name| (*name).to_owned()).collect();
+        DeclaredTable {
+            name: self.name.clone(),
+            groups: self.groups.len().max(1),
+            columns: self.columns.iter().map(names).collect(),
         }
     }
 
@@ -71,4 +90,11 @@ fn group_spans<R: Row>() -> Vec<Span> {
         Span::of_bytes(first.offset, last.offset + last.size)
     };
     (0..groups).map(span).collect()
+}
+
+/// Returns the names of the columns of each of `R`'s groups.
+fn column_names<R: Row>() -> Vec<Vec<&'static str>> {
+    let mut names = vec![Vec::new(); group_spans::<R>().len()];
+    R::COLUMNS.iter().for_each(|column| names[column.group as usize].push(column.name));
+    names
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
 use crate::key::Key;
+use crate::pieces::Piece;
 use crate::projection::{Columns, Projection, Whole};
 use crate::row::Row;
 use crate::table::{Table, TypedTable};
@@ -169,6 +170,41 @@ pub trait RawTxn {
     fn idle(&mut self, microseconds: u64) {
         std::thread::sleep(Duration::from_micros(microseconds));
     }
+
+    /// Begins a piece; see [`Txn::piece`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn begin_piece(&mut self, piece: Piece) -> Result<(), Abort> {
+        let _ = piece;
+        Ok(())
+    }
+
+    /// Ends a piece, whose body has failed if `failed` says so. Returns what comes next.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn end_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
+        let _ = piece;
+        failed.map_or(Ok(PieceEnd::Done), Err)
+    }
+
+    /// Notes that the body cancels the transaction, and returns the abort; see [`Txn::cancel`].
+    #[inline(always)]
+    fn note_cancel(&mut self) -> Abort {
+        Abort::new(AbortReason::User)
+    }
+}
+
+/// What comes behind the end of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceEnd {
+    /// The transaction goes on.
+    Done,
+    /// The piece has left no trace, and its body runs again.
+    Again,
 }
 
 /// A running transaction on typed rows. A workload is generic over it, so a transaction's body is
@@ -196,7 +232,32 @@ pub trait Txn: RawTxn {
     /// finding that no state allows (a row that should be there is missing). It notes the finding
     /// in its client, goes on to the commit, and judges it once the transaction has committed.
     fn cancel(&mut self) -> Abort {
-        Abort::new(AbortReason::User)
+        self.note_cancel()
+    }
+
+    /// Runs a piece of the transaction: a part that a protocol may let take effect by itself, and
+    /// may run again without the rest ([`crate::pieces`]). For most protocols it is `body` and
+    /// nothing else.
+    ///
+    /// The body may run more than once. What it fills outside of the tables it clears first. It
+    /// accesses only what its type has declared for the piece.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn piece<T>(&mut self, piece: Piece, mut body: impl FnMut(&mut Self) -> Result<T, Abort>) -> Result<T, Abort> {
+        loop {
+            self.begin_piece(piece)?;
+            let result = body(self);
+            let failed = match &result {
+                Ok(_) => None,
+                Err(abort) => Some(*abort),
+            };
+            match self.end_piece(piece, failed)? {
+                PieceEnd::Done => return result,
+                PieceEnd::Again => {}
+            }
+        }
     }
 
     /// Reads the named columns; `None` if the key is absent.
@@ -471,5 +532,17 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
 
     fn idle(&mut self, microseconds: u64) {
         self.inner.idle(microseconds);
+    }
+
+    fn begin_piece(&mut self, piece: Piece) -> Result<(), Abort> {
+        self.inner.begin_piece(piece)
+    }
+
+    fn end_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
+        self.inner.end_piece(piece, failed)
+    }
+
+    fn note_cancel(&mut self) -> Abort {
+        self.inner.note_cancel()
     }
 }

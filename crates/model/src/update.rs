@@ -386,6 +386,18 @@ impl PendingUpdates {
         });
     }
 
+    /// Appends the updates of `other` to a list.
+    pub fn append(&mut self, list: &mut PendingList, other: PendingList) {
+        *list = match (*list, other) {
+            (list, None) => list,
+            (None, other) => other,
+            (Some((first, last)), Some((next, end))) => {
+                self.updates[last as usize].next = Some(next);
+                Some((first, end))
+            }
+        };
+    }
+
     /// Applies a list's updates, in the order in which they were appended.
     #[inline(always)]
     pub fn apply(&self, list: PendingList, row: &mut [u64]) {

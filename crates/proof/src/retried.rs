@@ -1,6 +1,6 @@
 //! A transaction of a simulated core, tried until it ends.
 
-use contend_engine::{AbortReason, Erased, Worker};
+use contend_engine::{AbortReason, Declaration, Erased, Worker};
 use contend_machine::Machine;
 use contend_sim::Simulated;
 use contend_workloads::Workload;
@@ -25,7 +25,10 @@ pub(crate) fn run_retried<W: Workload>(
     for number in 1..=TRIES_MAX {
         begin(number);
         let mut txn = 0;
-        let declare = |declaration: &mut _| workload.declare(input, declaration);
+        let declare = |declaration: &mut Declaration<Simulated>| {
+            declaration.kind(workload.kind(input));
+            workload.declare(input, declaration);
+        };
         let outcome = worker.run_declared(declare, |tx| {
             txn = tx.number();
             workload.execute(tx, client, input)

@@ -42,6 +42,9 @@ pub enum RunError {
         /// The reason.
         reason: AbortReason,
     },
+    /// A transaction did what the declaration of its type does not allow.
+    #[error("a wrong declaration: {0}")]
+    Undeclared(String),
     /// A protocol failed a check whose figure is needed.
     #[error("{0}")]
     CheckFailed(String),

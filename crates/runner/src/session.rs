@@ -22,10 +22,11 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use contend_engine::{Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
+use contend_engine::{Engine, Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
 use contend_machine::{Machine, Native};
+use contend_model::pieces::TypeSet;
 use contend_sim::{Simulated, Statistics};
-use contend_workloads::{Checked, Violation, Workload, WorkloadInfo};
+use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, declared_types};
 
 use crate::config::RunConfig;
 use crate::error::RunError;
@@ -140,6 +141,22 @@ pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'stati
     ) -> Result<IntervalResult, RunError>;
     /// See [`Session::settle`].
     fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Self::Machine>) -> Result<(), RunError>;
+}
+
+/// Declares the types of a workload's transactions to the engine in which it has created its
+/// tables, if it declares any. Returns the declarations.
+///
+/// # Errors
+/// The declarations are not valid.
+pub fn declare_types<P: Protocol<M>, W: Workload, M: Machine>(
+    engine: &Engine<P, M>,
+    workload: &W,
+) -> Result<Option<TypeSet>, RunError> {
+    let types = declared_types(workload, engine.declared_tables()).map_err(RunError::BadInput)?;
+    if let Some(types) = &types {
+        engine.declare(types.clone()).map_err(RunError::BadInput)?;
+    }
+    Ok(types)
 }
 
 /// Returns a session of an entry of a plan.

@@ -21,4 +21,4 @@ pub mod ycsb;
 pub mod zipf;
 
 pub use registry::{WorkloadVisitor, all_workloads, with_workload};
-pub use workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+pub use workload::{Checked, Declares, Violation, Workload, WorkloadInfo, declared_types};

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use contend_model::pieces::{DeclaredTable, TypeSet, Types};
 use contend_model::{
     Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, Load, Options, OutOfMemory, TableSpec, Tables, Txn,
 };
@@ -126,6 +127,13 @@ pub trait Workload: Sized + Send + Sync + 'static {
         Declares::default()
     }
 
+    /// Declares the types of transactions, in the order of [`Workload::KINDS`], with the pieces of
+    /// each and what these access ([`contend_model::pieces`]). A workload declares all types or
+    /// none.
+    fn types(&self, types: &mut Types) {
+        let _ = types;
+    }
+
     /// Declares the rows and partitions that the transaction will access.
     fn declare(&self, input: &Self::Input, declaration: &mut impl Declare) {
         let _ = (input, declaration);
@@ -146,4 +154,25 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// # Errors
     /// The tables differ from what any serializable execution of the committed transactions leaves.
     fn check<S: Inspect>(&self, store: &S, clients: &[&Self::Client]) -> Result<Checked, Violation>;
+}
+
+/// Returns the declarations of a workload whose tables are these, in the order of their creation.
+/// `None` if it declares nothing.
+///
+/// # Errors
+/// The declarations are not those of its types. One sentence says why.
+pub fn declared_types<W: Workload>(workload: &W, tables: Vec<DeclaredTable>) -> Result<Option<TypeSet>, String> {
+    let mut types = Types::new(tables);
+    workload.types(&mut types);
+    let set = types.finish()?;
+    let declared: Vec<&str> = set.types.iter().map(|of| of.name.as_str()).collect();
+    match declared[..] {
+        [] => Ok(None),
+        _ if declared == W::KINDS => Ok(Some(set)),
+        _ => Err(format!(
+            "the workload declares the types {}; valid: {}, in this order",
+            declared.join(", "),
+            W::KINDS.join(", ")
+        )),
+    }
 }

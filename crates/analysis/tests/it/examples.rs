@@ -1,6 +1,8 @@
 //! The examples of the paper, and the plans of TPC-C and of the read-write part of TPC-E.
 
-use contend_analysis::{AnalysisOptions, Cells, Chopping, Class, DeclarationError, Mode, Piece, Plan, TypeSet};
+use contend_analysis::{AnalysisOptions, Chopping, Class, DeclarationError, Plan};
+use contend_model::Groups;
+use contend_model::pieces::{DeclaredPiece, Mode, TypeSet};
 
 use crate::support::shown;
 
@@ -15,7 +17,7 @@ fn letters(types: &[(&str, &[&str])]) -> TypeSet {
     for (name, pieces) in types {
         let piece = |name: &&str| {
             let tables = name.chars().filter(char::is_ascii_uppercase).map(|letter| letter as usize - 'A' as usize);
-            tables.fold(Piece::new(name), |piece, table| piece.access(Write, table, Cells::first(1)))
+            tables.fold(DeclaredPiece::new(name), |piece, table| piece.access(Write, table, Groups::first(1)))
         };
         set.add(name, pieces.iter().map(piece));
     }
@@ -50,12 +52,12 @@ struct TpcC {
     tables: [usize; 11],
 }
 
-const TAX: Cells = Cells(1);
-const YTD: Cells = Cells(2);
-const NEXT: Cells = Cells(4);
-const FACTS: Cells = Cells(1);
-const BALANCE: Cells = Cells(2);
-const ROW: Cells = Cells(1);
+const TAX: Groups = Groups::of(0);
+const YTD: Groups = Groups::of(1);
+const NEXT: Groups = Groups::of(2);
+const FACTS: Groups = Groups::of(0);
+const BALANCE: Groups = Groups::of(1);
+const ROW: Groups = Groups::of(0);
 
 impl TpcC {
     fn new() -> TpcC {
@@ -80,14 +82,17 @@ impl TpcC {
     fn new_order(&mut self, queue_first: bool) {
         let [item, warehouse, district, customer, _, stock, order, by_customer, new_order, line, _] = self.tables;
         let mut pieces = vec![
-            Piece::new("items").cancels().access(Read, item, ROW),
-            Piece::new("taxes").access(Read, warehouse, TAX).access(Read, customer, FACTS).access(Read, district, TAX),
-            Piece::new("stocks").access(Read, stock, FACTS).access(Write, stock, Cells(2)),
-            Piece::new("number").access(Write, district, NEXT),
-            Piece::new("order").access(Insert, order, ROW),
-            Piece::new("by_customer").access(Insert, by_customer, ROW),
-            Piece::new("new_order").access(Insert, new_order, ROW),
-            Piece::new("lines").access(Insert, line, ROW),
+            DeclaredPiece::new("items").cancels().access(Read, item, ROW),
+            DeclaredPiece::new("taxes")
+                .access(Read, warehouse, TAX)
+                .access(Read, customer, FACTS)
+                .access(Read, district, TAX),
+            DeclaredPiece::new("stocks").access(Read, stock, FACTS).access(Write, stock, Groups::of(1)),
+            DeclaredPiece::new("number").access(Write, district, NEXT),
+            DeclaredPiece::new("order").access(Insert, order, ROW),
+            DeclaredPiece::new("by_customer").access(Insert, by_customer, ROW),
+            DeclaredPiece::new("new_order").access(Insert, new_order, ROW),
+            DeclaredPiece::new("lines").access(Insert, line, ROW),
         ];
         if queue_first {
             let queue = pieces.remove(6);
@@ -101,14 +106,14 @@ impl TpcC {
         self.types.add(
             "PAY",
             [
-                Piece::new("name").access(Read, by_name, ROW),
-                Piece::new("facts")
+                DeclaredPiece::new("name").access(Read, by_name, ROW),
+                DeclaredPiece::new("facts")
                     .access(Read, customer, FACTS)
                     .access(Read, warehouse, TAX)
                     .access(Read, district, TAX),
-                Piece::new("history").access(Insert, history, ROW),
-                Piece::new("pay").access(Update, customer, BALANCE).access(Write, customer, BALANCE),
-                Piece::new("sums").access(Update, district, YTD).access(Update, warehouse, YTD),
+                DeclaredPiece::new("history").access(Insert, history, ROW),
+                DeclaredPiece::new("pay").access(Update, customer, BALANCE).access(Write, customer, BALANCE),
+                DeclaredPiece::new("sums").access(Update, district, YTD).access(Update, warehouse, YTD),
             ],
         );
     }
@@ -116,16 +121,18 @@ impl TpcC {
     fn delivery(&mut self, by_tables: bool) {
         let [.., customer, _, _, order, _, new_order, line, _] = self.tables;
         let pieces = [
-            Piece::new("oldest").access(Read, new_order, ROW).access(Delete, new_order, ROW),
-            Piece::new("orders").access(Read, order, FACTS).access(Write, order, Cells(2)),
-            Piece::new("lines").access(Write, line, ROW),
-            Piece::new("customers").access(Update, customer, BALANCE),
+            DeclaredPiece::new("oldest").access(Read, new_order, ROW).access(Delete, new_order, ROW),
+            DeclaredPiece::new("orders").access(Read, order, FACTS).access(Write, order, Groups::of(1)),
+            DeclaredPiece::new("lines").access(Write, line, ROW),
+            DeclaredPiece::new("customers").access(Update, customer, BALANCE),
         ];
-        let all =
-            |all: Piece, piece: &Piece| Piece { accesses: [all.accesses, piece.accesses.clone()].concat(), ..all };
+        let all = |all: DeclaredPiece, piece: &DeclaredPiece| DeclaredPiece {
+            accesses: [all.accesses, piece.accesses.clone()].concat(),
+            ..all
+        };
         match by_tables {
             true => self.types.add("DEL", pieces),
-            false => self.types.add("DEL", [pieces.iter().fold(Piece::new("all"), all)]),
+            false => self.types.add("DEL", [pieces.iter().fold(DeclaredPiece::new("all"), all)]),
         };
     }
 
@@ -134,19 +141,19 @@ impl TpcC {
         self.types.add(
             "OS",
             [
-                Piece::new("name").access(Read, by_name, ROW),
-                Piece::new("customer").access(Read, customer, Cells(3)),
-                Piece::new("last").access(Read, by_customer, ROW),
-                Piece::new("order").access(Read, order, Cells(3)),
-                Piece::new("lines").access(Read, line, ROW),
+                DeclaredPiece::new("name").access(Read, by_name, ROW),
+                DeclaredPiece::new("customer").access(Read, customer, Groups::first(2)),
+                DeclaredPiece::new("last").access(Read, by_customer, ROW),
+                DeclaredPiece::new("order").access(Read, order, Groups::first(2)),
+                DeclaredPiece::new("lines").access(Read, line, ROW),
             ],
         );
         self.types.add(
             "SL",
             [
-                Piece::new("number").access(Read, district, NEXT),
-                Piece::new("lines").access(Read, line, ROW),
-                Piece::new("stocks").access(Read, stock, Cells(2)),
+                DeclaredPiece::new("number").access(Read, district, NEXT),
+                DeclaredPiece::new("lines").access(Read, line, ROW),
+                DeclaredPiece::new("stocks").access(Read, stock, Groups::of(1)),
             ],
         );
         self.types.types[3..].iter_mut().for_each(|of| of.read_only = true);
@@ -223,9 +230,9 @@ fn tpcc_with_a_status_of_the_last_order() {
     tpcc.types.add(
         "LOS",
         [
-            Piece::new("next").access(Read, district, NEXT),
-            Piece::new("order").access(Read, order, Cells(3)),
-            Piece::new("lines").access(Read, line, ROW),
+            DeclaredPiece::new("next").access(Read, district, NEXT),
+            DeclaredPiece::new("order").access(Read, order, Groups::first(2)),
+            DeclaredPiece::new("lines").access(Read, line, ROW),
         ],
     );
     assert_eq!(
@@ -266,13 +273,13 @@ fn the_read_write_types_of_tpce() {
         let [summary, holding, last, request, trade, history, settlement, account, cash, broker] =
             names.map(|name| types.table(name, if name == "trade" { 3 } else { 1 }));
         let mut order = vec![
-            Piece::new("summary").access(Read, summary, ROW),
-            Piece::new("holding").access(Read, holding, ROW),
-            Piece::new("last").access(Read, last, ROW),
-            Piece::new("request").access(Insert, request, ROW),
-            Piece::new("trade").access(Insert, trade, ROW),
-            Piece::new("history").access(Insert, history, ROW),
-            Piece::new("balance").access(Read, account, ROW),
+            DeclaredPiece::new("summary").access(Read, summary, ROW),
+            DeclaredPiece::new("holding").access(Read, holding, ROW),
+            DeclaredPiece::new("last").access(Read, last, ROW),
+            DeclaredPiece::new("request").access(Insert, request, ROW),
+            DeclaredPiece::new("trade").access(Insert, trade, ROW),
+            DeclaredPiece::new("history").access(Insert, history, ROW),
+            DeclaredPiece::new("balance").access(Read, account, ROW),
         ];
         if !request_first {
             order.swap(3, 4);
@@ -281,33 +288,33 @@ fn the_read_write_types_of_tpce() {
         types.add(
             "TR",
             [
-                Piece::new("first").access(Settled, trade, Cells(1)),
-                Piece::new("summary").access(Write, summary, ROW).access(Insert, summary, ROW),
-                Piece::new("holding").access(Write, holding, ROW).access(Insert, holding, ROW),
-                Piece::new("trade").access(Write, trade, Cells(2)),
-                Piece::new("history").access(Insert, history, ROW),
-                Piece::new("broker").access(Update, broker, ROW),
-                Piece::new("settlement").access(Insert, settlement, ROW),
-                Piece::new("balance").access(Write, account, ROW),
-                Piece::new("cash").access(Insert, cash, ROW),
+                DeclaredPiece::new("first").access(Settled, trade, Groups::of(0)),
+                DeclaredPiece::new("summary").access(Write, summary, ROW).access(Insert, summary, ROW),
+                DeclaredPiece::new("holding").access(Write, holding, ROW).access(Insert, holding, ROW),
+                DeclaredPiece::new("trade").access(Write, trade, Groups::of(1)),
+                DeclaredPiece::new("history").access(Insert, history, ROW),
+                DeclaredPiece::new("broker").access(Update, broker, ROW),
+                DeclaredPiece::new("settlement").access(Insert, settlement, ROW),
+                DeclaredPiece::new("balance").access(Write, account, ROW),
+                DeclaredPiece::new("cash").access(Insert, cash, ROW),
             ],
         );
         types.add(
             "MF",
             [
-                Piece::new("last").access(Write, last, ROW),
-                Piece::new("request").access(Read, request, ROW).access(Delete, request, ROW),
-                Piece::new("trade").access(Write, trade, Cells(2)),
-                Piece::new("history").access(Insert, history, ROW),
+                DeclaredPiece::new("last").access(Write, last, ROW),
+                DeclaredPiece::new("request").access(Read, request, ROW).access(Delete, request, ROW),
+                DeclaredPiece::new("trade").access(Write, trade, Groups::of(1)),
+                DeclaredPiece::new("history").access(Insert, history, ROW),
             ],
         );
         types.add(
             "TU",
             [
-                Piece::new("trade").access(Read, trade, Cells(2)).access(Write, trade, Cells(4)),
-                Piece::new("history").access(Read, history, ROW),
-                Piece::new("settlement").access(Write, settlement, ROW),
-                Piece::new("cash").access(Write, cash, ROW),
+                DeclaredPiece::new("trade").access(Read, trade, Groups::of(1)).access(Write, trade, Groups::of(2)),
+                DeclaredPiece::new("history").access(Read, history, ROW),
+                DeclaredPiece::new("settlement").access(Write, settlement, ROW),
+                DeclaredPiece::new("cash").access(Write, cash, ROW),
             ],
         );
         shown(&types, ALL)
@@ -352,17 +359,17 @@ fn mistakes_are_named() {
     types.types[0].read_only = true;
     assert_eq!(error(&types), "T, piece A: writes 'A', and its type is declared read-only");
     types.types[0].read_only = false;
-    types.types[0].pieces[1].accesses[0].cells = Cells(6);
-    assert_eq!(error(&types), "T, piece B: writes cell 1 of a table that has none of this number");
-    types.types[0].pieces[1].accesses[0].cells = Cells(1);
-    types.add("reader", [Piece::new("first").access(Settled, 0, Cells(1))]);
+    types.types[0].pieces[1].accesses[0].groups = Groups::first(3).without(Groups::FIRST);
+    assert_eq!(error(&types), "T, piece B: writes group 1 of 'A', which has none of this number");
+    types.types[0].pieces[1].accesses[0].groups = Groups::of(0);
+    types.add("reader", [DeclaredPiece::new("first").access(Settled, 0, Groups::of(0))]);
     assert_eq!(
         error(&types),
-        "reader, piece first: reads settled rows of 'A', cell 0, and T, piece A: writes it; valid: cells that only inserts write"
+        "reader, piece first: reads settled rows of 'A', group 0, and T, piece A: writes it; valid: groups that only inserts write"
     );
     types.types.truncate(1);
-    types.tables[4].cells = 65;
-    assert_eq!(Plan::new(&types, ALL), Err(DeclarationError::CellCount { table: "E".into(), cells: 65 }));
+    types.tables[4].groups = 17;
+    assert_eq!(Plan::new(&types, ALL), Err(DeclarationError::GroupCount { table: "E".into(), groups: 17 }));
     types.tables[4] = types.tables[3].clone();
     assert_eq!(error(&types), "table 'D' is declared twice");
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use contend_analysis::{AnalysisOptions, Cells, Chopping, Class, Mode, Piece, Plan, TypeSet};
+use contend_analysis::{AnalysisOptions, Chopping, Class, Plan};
+use contend_model::Groups;
+use contend_model::pieces::{DeclaredPiece, Mode, TypeSet};
 use proptest::prelude::*;
 
 /// An access, drawn: a table, a cell and a mode.
@@ -21,8 +23,8 @@ fn set_of(drawn: &[Vec<Vec<Drawn>>]) -> TypeSet {
     (0..TABLES).for_each(|table| _ = set.table(&format!("t{table}"), CELLS));
     for (number, pieces) in drawn.iter().enumerate() {
         let piece = |(position, accesses): (usize, &Vec<Drawn>)| {
-            accesses.iter().fold(Piece::new(&format!("p{position}")), |piece, &(table, cell, drawn)| {
-                piece.access(mode(drawn), table, Cells::of([cell]))
+            accesses.iter().fold(DeclaredPiece::new(&format!("p{position}")), |piece, &(table, cell, drawn)| {
+                piece.access(mode(drawn), table, Groups::of(cell as u32))
             })
         };
         set.add(&format!("T{number}"), pieces.iter().enumerate().map(piece));
@@ -59,7 +61,7 @@ fn accessors(set: &TypeSet, plan: &Plan) -> Accessors {
         for (piece, declared) in declared.pieces.iter().enumerate() {
             for access in &declared.accesses {
                 let whole = matches!(access.mode, Mode::Insert | Mode::Delete);
-                let cells = if whole { (0..CELLS).collect() } else { access.cells.iter().collect::<Vec<_>>() };
+                let cells = if whole { (0..CELLS).collect() } else { access.groups.into_iter().collect::<Vec<_>>() };
                 for cell in cells.into_iter().map(|cell| if plan.options.split { cell } else { 0 }) {
                     if contended(access.table, cell) {
                         let of = (of, piece, access.mode.changes());
@@ -145,7 +147,7 @@ proptest! {
         let of = of % larger.types.len();
         let piece = piece % larger.types[of].pieces.len();
         let declared = larger.types[of].pieces[piece].clone();
-        larger.types[of].pieces[piece] = declared.access(mode(drawn), table, Cells::of([cell]));
+        larger.types[of].pieces[piece] = declared.access(mode(drawn), table, Groups::of(cell as u32));
         let after = Plan::new(&larger, options).expect("valid");
         for vertex in &before.vertices {
             let now: BTreeSet<usize> = vertex.groups.iter().flat_map(|&(of, group)| {

@@ -6,7 +6,7 @@ use contend_analysis::{AnalysisOptions, Plan, TypeSet};
 /// snapshots are left out.
 pub(crate) fn shown(types: &TypeSet, options: AnalysisOptions) -> Vec<String> {
     let plan = Plan::new(types, options).expect("valid declarations");
-    let line = |(of, declared): (usize, &contend_analysis::TransactionType)| {
+    let line = |(of, declared): (usize, &contend_model::pieces::TransactionType)| {
         let groups = plan.types[of].groups.iter().map(|group| {
             let names: Vec<&str> =
                 declared.pieces[group.first..=group.last].iter().map(|piece| piece.name.as_str()).collect();
@@ -14,6 +14,6 @@ pub(crate) fn shown(types: &TypeSet, options: AnalysisOptions) -> Vec<String> {
         });
         format!("{} {}", declared.name, groups.collect::<Vec<_>>().join(" "))
     };
-    let runs = |(of, _): &(usize, &contend_analysis::TransactionType)| !plan.types[*of].on_snapshot;
+    let runs = |(of, _): &(usize, &contend_model::pieces::TransactionType)| !plan.types[*of].on_snapshot;
     types.types.iter().enumerate().filter(runs).map(line).collect()
 }

@@ -18,7 +18,7 @@ pub struct AddressMap {
     /// is missing. Any of `n` addresses sets a given bit with a probability of 1/64. So of the
     /// lookups of a missing address about 1 in 10 is in vain with 7 addresses, and 1 in 5 with 14.
     filter: u64,
-    /// The address at each position. No address is in the list twice.
+    /// The address at each position.
     addresses: Vec<u64>,
     /// All addresses with their positions, once there are more than [`LINEAR_MAX`]; empty before.
     hashed: FxHashMap<u64, u32>,
@@ -37,7 +37,7 @@ impl AddressMap {
         1 << (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
     }
 
-    /// Returns the address's position, if the map has the address.
+    /// Returns the newest position of the address, if the map has the address.
     #[inline(always)]
     pub fn find(&self, address: u64) -> Option<usize> {
         if self.filter & Self::bit(address) == 0 { None } else { self.search(address) }
@@ -46,13 +46,13 @@ impl AddressMap {
     #[inline(never)]
     fn search(&self, address: u64) -> Option<usize> {
         if self.addresses.len() <= LINEAR_MAX {
-            self.addresses.iter().position(|&other| other == address)
+            self.addresses.iter().rposition(|&other| other == address)
         } else {
             self.hashed.get(&address).map(|&position| position as usize)
         }
     }
 
-    /// Appends an address that the map doesn't have yet, and returns its position.
+    /// Appends an address, and returns its position.
     #[inline(always)]
     pub fn push(&mut self, address: u64) -> usize {
         let position = self.addresses.len();
@@ -71,6 +71,18 @@ impl AddressMap {
         let first = if position == LINEAR_MAX { 0 } else { position };
         for position in first..=position {
             self.hashed.insert(self.addresses[position], position as u32);
+        }
+    }
+
+    /// Forgets all addresses but the first `count`.
+    #[cold]
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.addresses.truncate(count);
+        self.filter = self.addresses.iter().fold(0, |filter, &address| filter | Self::bit(address));
+        self.hashed.clear();
+        if count > LINEAR_MAX {
+            let positions = self.addresses.iter().zip(0..);
+            self.hashed.extend(positions.map(|(&address, position)| (address, position)));
         }
     }
 

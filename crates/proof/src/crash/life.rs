@@ -14,6 +14,7 @@ use contend_log::{Log, LogConfig, LogError, LogSinks, Recovered};
 use contend_model::random::SplitMix64;
 use contend_runner::RunError;
 use contend_runner::durable::schema_of;
+use contend_runner::session::declare_types;
 use contend_sim::Simulated;
 use contend_sim::explorer::{Explorer, Random, Strategy};
 use contend_workloads::Workload;
@@ -166,6 +167,7 @@ impl<W: Workload> Test<'_, W> {
         let engine: Arc<ErasedEngine> = Engine::with_commit_sinks((self.factory)(), engine_config, Some(sinks));
         engine.epochs().begin_at(log.first_epoch());
         let workload = Arc::new(W::create(&self.workload_options, life.habits.index, &engine));
+        declare_types(&engine, &*workload)?;
         for (number, shape) in (0..).zip(engine.shapes()) {
             log.bind(number, &schema_of(shape))?;
         }

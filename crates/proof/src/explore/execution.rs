@@ -12,6 +12,7 @@ use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Isolation};
 use contend_judge::{recorded_with_keys, verify_history};
 use contend_machine::Machine;
 use contend_runner::RunError;
+use contend_runner::session::declare_types;
 use contend_sim::Simulated;
 use contend_sim::checkpoint::{Checkpoint, Region};
 use contend_sim::explorer::{Execution, Strategy};
@@ -101,6 +102,7 @@ impl<W: Workload> Exploration<W> {
         };
         let engine = Engine::new((self.protocol)(), config);
         let workload = W::create(&self.workload_options, self.index, &engine);
+        declare_types(&engine, &workload)?;
         let mut loader = engine.loader().expect("room for it");
         workload
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))

@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{AbortReason, Protocol};
+use contend_engine::Protocol;
+use contend_model::pieces::Checked;
 use contend_sim::{Chip, Simulated};
 use contend_workloads::Workload;
 
-use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
 use crate::error::RunError;
 use crate::machine::ChipConfig;
@@ -48,7 +49,7 @@ struct Shared<P: Protocol<Simulated>, W: Workload> {
     tally: RefCell<Tally>,
     /// Workers that have ended, by number.
     ended: RefCell<Vec<Ended<P, W>>>,
-    stuck: Cell<Option<AbortReason>>,
+    stuck: RefCell<Option<GivenUp>>,
 }
 
 impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
@@ -60,11 +61,13 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
             let (workload, shared) = (Arc::clone(&loaded.workload), Rc::clone(&self.shared));
             chip.spawn(move || {
                 let over = || shared.over.get();
-                let outcome = slot.work(&workload, share, &shared.tally, over, |workload, tx, client, input| {
-                    workload.execute(tx, client, input)
-                });
-                if let Err(reason) = outcome {
-                    shared.stuck.set(Some(reason));
+                // The checker allows everything, unless the session verifies.
+                let outcome =
+                    slot.work(&workload, share, &shared.tally, over, |workload, tx, client, input, checker| {
+                        workload.execute(&mut Checked::new(tx, checker, workload.kind(input)), client, input)
+                    });
+                if let Err(given_up) = outcome {
+                    shared.stuck.replace(Some(given_up));
                 }
                 slot.worker.go_offline();
                 shared.ended.borrow_mut().push((number, slot));
@@ -74,7 +77,8 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
     }
 
     fn check_stuck(&self, loaded: &LoadedEngine<P, W, Simulated>) -> Result<(), RunError> {
-        self.shared.stuck.get().map_or(Ok(()), |reason| Err(stuck(loaded.engine.protocol().info(), reason)))
+        let given_up = self.shared.stuck.borrow().clone();
+        given_up.map_or(Ok(()), |given_up| Err(stuck(loaded.engine.protocol().info(), given_up)))
     }
 }
 
@@ -86,7 +90,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             over: Cell::new(false),
             tally: RefCell::new(Tally::new(W::KINDS.len())),
             ended: RefCell::new(Vec::new()),
-            stuck: Cell::new(None),
+            stuck: RefCell::new(None),
         };
         let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
         // The engine converts times to cycles by the clock of this chip.

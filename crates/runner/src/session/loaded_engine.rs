@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
+    Abort, AbortReason, Declaration, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
 };
 use contend_machine::Machine;
+use contend_model::pieces::{CheckedTypes, PieceChecker};
 use contend_protocols::method::{Backoff, Retry};
 use contend_workloads::{Checked, Violation, Workload};
 
-use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally};
+use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declare_types};
 
 use crate::durable::{LogMode, RunLog};
 use crate::error::RunError;
@@ -49,6 +50,23 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     logs: bool,
     /// The tickets and start times of timed transactions that are not durable yet.
     waiting: VecDeque<(u64, u64)>,
+    /// Checks transactions against their declarations, if the session verifies.
+    checker: PieceChecker,
+}
+
+/// The end of a worker whose transaction aborts for a reason that does not go away.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenUp {
+    reason: AbortReason,
+    /// What the transaction did that its type has not declared.
+    violation: Option<String>,
+}
+
+/// Returns a checker of transactions; without declarations it allows everything.
+fn checker_of(declared: Option<Arc<CheckedTypes>>) -> PieceChecker {
+    let mut checker = PieceChecker::default();
+    checker.declare(declared);
+    checker
 }
 
 /// A session, by its types.
@@ -92,6 +110,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         let mut log = RunLog::create(log_options, config.chip.is_none(), engine_config.workers_max, own)?;
         let engine = Engine::with_commit_sinks(protocol, engine_config, log.as_ref().map(RunLog::sinks));
         let workload = Arc::new(W::create(&workload_options, plan.index, &engine));
+        let types = declare_types(&engine, &*workload)?;
+        let checked = types.filter(|_| purpose == RunPurpose::Verify).map(CheckedTypes::new);
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;
         }
@@ -104,6 +124,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
             drawn: 0,
             logs: log.is_some(),
             waiting: VecDeque::new(),
+            checker: checker_of(checked.clone()),
         });
         let slots = slots.collect();
         let workload_options = values(&workload_options);
@@ -121,9 +142,15 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         share: u64,
         tally: &RefCell<Tally>,
         over: impl Fn() -> bool,
-        mut execute: impl FnMut(&W, &mut Transaction<'_, P, M>, &mut W::Client, &W::Input) -> Result<(), Abort>,
-    ) -> Result<(), AbortReason> {
-        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting } = self;
+        mut execute: impl FnMut(
+            &W,
+            &mut Transaction<'_, P, M>,
+            &mut W::Client,
+            &W::Input,
+            &mut PieceChecker,
+        ) -> Result<(), Abort>,
+    ) -> Result<(), GivenUp> {
+        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker } = self;
         let nanoseconds = 1e9 / M::cycles_per_second();
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
@@ -134,8 +161,12 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             let start = if timed { M::now() } else { 0 };
             let kind = workload.kind(input);
             loop {
-                let declare = |declaration: &mut _| workload.declare(input, declaration);
-                let Err(abort) = worker.run_declared(declare, |tx| execute(workload, tx, client, input)) else {
+                let declare = |declaration: &mut Declaration<M>| {
+                    declaration.kind(kind);
+                    workload.declare(input, declaration);
+                };
+                let Err(abort) = worker.run_declared(declare, |tx| execute(workload, tx, client, input, checker))
+                else {
                     workload.committed(client, input);
                     let tally = &mut *tally.borrow_mut();
                     tally.kinds[kind].commits += 1;
@@ -150,7 +181,10 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 M::take_times(&mut tally.borrow_mut().aborted);
                 match abort.reason {
                     AbortReason::User => break,
-                    reason if !reason.is_conflict() => return Err(reason),
+                    reason if !reason.is_conflict() => {
+                        let violation = worker.take_undeclared().or_else(|| checker.take_violation());
+                        return Err(GivenUp { reason, violation });
+                    }
                     _ if over() => return Ok(()),
                     _ => {}
                 }
@@ -258,8 +292,9 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
 }
 
 /// Returns the error for an abort that does not go away.
-pub(super) fn stuck(protocol: ProtocolInfo, reason: AbortReason) -> RunError {
-    RunError::Stuck { protocol: protocol.name.into(), reason }
+pub(super) fn stuck(protocol: ProtocolInfo, given_up: GivenUp) -> RunError {
+    let GivenUp { reason, violation } = given_up;
+    violation.map_or_else(|| RunError::Stuck { protocol: protocol.name.into(), reason }, RunError::Undeclared)
 }
 
 /// Returns the error for tables that did not fit into memory.

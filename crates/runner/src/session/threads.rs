@@ -15,12 +15,13 @@ use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use contend_engine::{AbortReason, Protocol};
+use contend_engine::Protocol;
 use contend_machine::{Machine, Native, Ordering, SampledThread, available_cores, pin_to_core};
+use contend_model::pieces::Checked;
 use contend_workloads::Workload;
 
 use super::interleaved::{interleaved, pauses_of};
-use super::loaded_engine::{LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
 use crate::error::RunError;
 use crate::memory::is_short;
@@ -130,7 +131,7 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         });
         let mut count = IntervalResult { seconds, ..IntervalResult::default() };
         for outcome in outcomes {
-            count.tally.add(&outcome.map_err(|reason| stuck(loaded.engine.protocol().info(), reason))?);
+            count.tally.add(&outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?);
         }
         Ok(count)
     }
@@ -211,18 +212,21 @@ fn work<P: Protocol<Native>, W: Workload>(
     tally: &RefCell<Tally>,
     over: &Word,
     purpose: RunPurpose,
-) -> Result<(), AbortReason> {
+) -> Result<(), GivenUp> {
     // Relaxed: pairs with the store in `Signals::watch`; the flag only ends the loop.
     let over = || over.load(Ordering::Relaxed) != 0;
     match purpose {
         RunPurpose::Verify => {
             let mut pauses = pauses_of(slot.worker.number());
-            slot.work(workload, share, tally, over, |workload, tx, client, input| {
-                workload.execute(&mut interleaved(tx, &mut pauses), client, input)
+            slot.work(workload, share, tally, over, |workload, tx, client, input, checker| {
+                let mut interleaved = interleaved(tx, &mut pauses);
+                workload.execute(&mut Checked::new(&mut interleaved, checker, workload.kind(input)), client, input)
             })
         }
         RunPurpose::Measure | RunPurpose::Record => {
-            slot.work(workload, share, tally, over, |workload, tx, client, input| workload.execute(tx, client, input))
+            slot.work(workload, share, tally, over, |workload, tx, client, input, _| {
+                workload.execute(tx, client, input)
+            })
         }
     }
 }

@@ -1,0 +1,232 @@
+//! The check of each access against the declarations.
+
+use super::declared::{Mode, TypeSet};
+use crate::group::Groups;
+use crate::update::RowUpdate;
+
+/// The accesses to one table that a piece has declared, as sets of groups.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Permissions {
+    /// Groups that may be read.
+    read: Groups,
+    /// Groups that may be replaced or changed.
+    write: Groups,
+    /// Groups that may be changed by updates that commute.
+    update: Groups,
+    inserts: bool,
+    deletes: bool,
+}
+
+/// What a transaction is about to do to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Read groups.
+    Read(Groups),
+    /// Replace or change groups.
+    Write(Groups),
+    /// Change groups by an update that commutes.
+    Update(Groups),
+    /// Insert a row.
+    Insert,
+    /// Delete a row.
+    Delete,
+}
+
+/// What a transaction did that its declaration does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It accessed a table, by its number.
+    Access(u32, Use),
+    /// It accessed a table, by its number, outside any piece.
+    Outside(u32),
+    /// It began a piece, by its number, that its type has not, or has begun before.
+    OutOfOrder(usize),
+    /// It began this piece inside another one, which is not the same step.
+    Nested(usize),
+    /// It canceled where no piece says so.
+    Cancel,
+    /// It declared no type of those that are declared.
+    NoType,
+}
+
+/// A violated declaration, for [`TypeSet::explain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undeclared {
+    /// The position of the transaction's type; `None` if it has none.
+    pub of: Option<usize>,
+    /// The number of the running piece, or else of the last one.
+    pub piece: Option<usize>,
+    /// What the transaction did.
+    pub attempt: Attempt,
+}
+
+impl Use {
+    /// Returns what an update does.
+    #[inline(always)]
+    pub fn of_update(update: RowUpdate<'_>) -> Use {
+        let groups = update.groups();
+        if update.commutes() { Use::Update(groups) } else { Use::Write(groups) }
+    }
+
+    /// Returns the same with only these groups: those that the table has.
+    #[inline(always)]
+    pub fn within(self, groups: Groups) -> Use {
+        match self {
+            Use::Read(of) => Use::Read(of.common(groups)),
+            Use::Write(of) => Use::Write(of.common(groups)),
+            Use::Update(of) => Use::Update(of.common(groups)),
+            Use::Insert | Use::Delete => self,
+        }
+    }
+}
+
+impl Permissions {
+    /// Nothing is allowed.
+    const NOTHING: Permissions =
+        Permissions { read: Groups::NONE, write: Groups::NONE, update: Groups::NONE, inserts: false, deletes: false };
+
+    /// Whether the declaration allows this.
+    #[inline(always)]
+    pub(super) fn allow(&self, what: Use) -> bool {
+        match what {
+            Use::Read(groups) => self.read.contains(groups),
+            Use::Write(groups) => self.write.contains(groups),
+            Use::Update(groups) => self.update.contains(groups),
+            Use::Insert => self.inserts,
+            Use::Delete => self.deletes,
+        }
+    }
+
+    fn add(&mut self, mode: Mode, groups: Groups) {
+        match mode {
+            Mode::Read | Mode::Settled => self.read = self.read.union(groups),
+            // A piece that has the whole conflict with a group may do with it what it likes.
+            Mode::Write => {
+                self.read = self.read.union(groups);
+                self.write = self.write.union(groups);
+                self.update = self.update.union(groups);
+            }
+            Mode::Update => self.update = self.update.union(groups),
+            Mode::Insert => self.inserts = true,
+            // A delete reads the row.
+            Mode::Delete => {
+                self.deletes = true;
+                self.read = self.read.union(groups);
+            }
+        }
+    }
+}
+
+/// The permissions of all pieces.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    tables: usize,
+    types: Vec<DeclaredType>,
+}
+
+#[derive(Clone, Debug)]
+struct DeclaredType {
+    cancels: Vec<bool>,
+    /// Those of each piece, table by table.
+    permissions: Vec<Permissions>,
+}
+
+impl Declared {
+    /// Returns the permissions that follow from these declarations.
+    pub(super) fn new(types: &TypeSet) -> Self {
+        let tables = types.tables.len();
+        let of_type = |of: &super::TransactionType| {
+            let mut permissions = vec![Permissions::NOTHING; of.pieces.len() * tables];
+            for (position, piece) in of.pieces.iter().enumerate() {
+                for access in &piece.accesses {
+                    permissions[position * tables + access.table].add(access.mode, types.groups_of(access));
+                }
+            }
+            DeclaredType { cancels: of.pieces.iter().map(|piece| piece.cancels).collect(), permissions }
+        };
+        Declared { tables, types: types.types.iter().map(of_type).collect() }
+    }
+
+    /// Returns the number of types.
+    pub(super) fn type_count(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Returns the number of pieces of a type.
+    #[inline(always)]
+    pub(super) fn piece_count(&self, of: usize) -> usize {
+        self.types[of].cancels.len()
+    }
+
+    /// Whether the application may cancel in this piece.
+    pub(super) fn cancels(&self, of: usize, piece: usize) -> bool {
+        self.types[of].cancels[piece]
+    }
+
+    /// Returns the permissions of a piece for a table; nothing is allowed in a table that was
+    /// created after the declaration.
+    #[inline(always)]
+    pub(super) fn of(&self, of: usize, piece: usize, table: u32) -> &Permissions {
+        let table = table as usize;
+        if table < self.tables {
+            &self.types[of].permissions[piece * self.tables + table]
+        } else {
+            &Permissions::NOTHING
+        }
+    }
+}
+
+impl TypeSet {
+    /// Says in a sentence what was not declared, and how to declare it.
+    pub fn explain(&self, undeclared: Undeclared) -> String {
+        let Undeclared { of, piece, attempt } = undeclared;
+        let Some(of) = of else {
+            let types: Vec<&str> = self.types.iter().map(|of| of.name.as_str()).collect();
+            return format!("a transaction has no type, though types are declared; valid: {}", types.join(", "));
+        };
+        let declared = &self.types[of];
+        let place = match piece {
+            Some(piece) => self.name_of(of, piece),
+            None => declared.name.clone(),
+        };
+        let pieces = || declared.pieces.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>().join(", ");
+        let table = |number: u32| self.tables.get(number as usize);
+        match attempt {
+            Attempt::Access(number, what) => {
+                let Some(table) = table(number) else {
+                    return format!("{place}: accesses table {number}, which was created after the declaration");
+                };
+                let (what, declare) = match what {
+                    Use::Read(groups) => (format!("reads {}", table.describe(groups)), "read"),
+                    Use::Write(groups) => (format!("writes {}", table.describe(groups)), "modify"),
+                    Use::Update(groups) => (format!("updates {}", table.describe(groups)), "update"),
+                    Use::Insert => (format!("inserts into {}", table.name), "insert"),
+                    Use::Delete => (format!("deletes from {}", table.name), "delete"),
+                };
+                format!(
+                    "{place}: {what}, which is not declared; declare it by .{declare}(..) in the piece, or move the access into a piece that has it"
+                )
+            }
+            Attempt::Outside(number) => {
+                let table = table(number).map_or_else(|| number.to_string(), |table| table.name.clone());
+                format!("{place}: accesses {table} outside of any piece; valid pieces: {}", pieces())
+            }
+            Attempt::OutOfOrder(number) => match declared.pieces.get(number) {
+                Some(next) => format!(
+                    "{place}: begins piece {}, which is not behind it; valid: {}, in this order, each once",
+                    next.name,
+                    pieces()
+                ),
+                None => format!("{place}: begins piece number {number}, which it has not; valid: {}", pieces()),
+            },
+            Attempt::Nested(number) => {
+                let name = declared.pieces.get(number).map_or_else(|| number.to_string(), |piece| piece.name.clone());
+                format!("{place}: begins piece {name} inside another one; valid: one piece after the other")
+            }
+            Attempt::Cancel => {
+                format!("{place}: cancels, which is not declared; declare it by .cancels() in the piece")
+            }
+            Attempt::NoType => format!("{place}: has no type"),
+        }
+    }
+}
