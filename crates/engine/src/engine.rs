@@ -129,6 +129,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 counters: self.sinks.is_some() && (self.logs_additions() || !self.protocol.provides_write_counters()),
                 holds: self.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows()),
                 alignment: self.config.options.alignment,
+                leaf_words: self.protocol.leaf_words(),
             },
         )
     }

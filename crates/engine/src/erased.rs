@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use contend_index::{Change, Leaf};
+use contend_index::{Change, Leaf, LeafWords};
 use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
@@ -41,6 +41,7 @@ type AnyWorkerState = Box<dyn Any + Send>;
 trait Behind<M: Machine>: Send + Sync {
     fn info(&self) -> ProtocolInfo;
     fn meta_words(&self) -> usize;
+    fn leaf_words(&self) -> LeafWords;
     fn prepare(&mut self, workers: usize, partitions: usize);
     fn wants_declarations(&self) -> bool;
     fn reorders_updates(&self) -> bool;
@@ -76,6 +77,7 @@ trait Behind<M: Machine>: Send + Sync {
         &self,
         cx: &mut Context<M>,
         local: &mut AnyWorkerState,
+        table: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;
@@ -106,6 +108,10 @@ macro_rules! forward {
 
             fn meta_words(&self) -> usize {
                 Protocol::meta_words(self)
+            }
+
+            fn leaf_words(&self) -> LeafWords {
+                Protocol::leaf_words(self)
             }
 
             fn prepare(&mut self, workers: usize, partitions: usize) {
@@ -172,6 +178,10 @@ macro_rules! forward {
                 self.0.meta_words()
             }
 
+            fn leaf_words(&self) -> LeafWords {
+                self.0.leaf_words()
+            }
+
             fn prepare(&mut self, workers: usize, partitions: usize) {
                 self.0.prepare(workers, partitions);
             }
@@ -233,7 +243,7 @@ forward! {
     read(at: Located<'_, M>, columns: Projection<'_>) -> Result<RecordState, Abort>;
     write(at: Located<'_, M>, groups: Groups, mode: WriteMode) -> Result<RecordState, Abort>;
     placeholder_inserted(at: Located<'_, M>, change: &Change<M>) -> Result<(), Abort>;
-    observe_leaf(leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
     begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
     end_piece(piece: Piece) -> Result<(), Abort>;

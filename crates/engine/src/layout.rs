@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 
+use contend_index::LeafWords;
 use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
 use contend_model::pieces::DeclaredTable;
 use contend_model::{GROUPS_MAX, Groups, IndexKind, KeyWords, Projection, Span, TableSpec};
@@ -61,6 +62,8 @@ pub(crate) struct Shape {
     pub(crate) holds: bool,
     /// Where records begin.
     pub(crate) alignment: Alignment,
+    /// What the protocol's words of leaves are.
+    pub(crate) leaf_words: LeafWords,
 }
 
 /// The part of a table that does not depend on its key type: the shape and the memory of its
@@ -93,7 +96,7 @@ pub struct TableCore<M: Machine> {
 
 impl<M: Machine> TableCore<M> {
     pub(crate) fn new(id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, counters, holds, alignment } = shape;
+        let Shape { meta_words, split, history, counters, holds, alignment, leaf_words: _ } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);

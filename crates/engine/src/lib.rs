@@ -53,7 +53,7 @@ pub mod transaction;
 mod worker;
 
 pub use config::{Alignment, EngineConfig, EngineOptions};
-pub use contend_index::{Change, Leaf};
+pub use contend_index::{Change, Leaf, LeafWords};
 // The vocabulary, for authors of protocols and for programs that drive an engine by hand.
 pub use contend_model::{
     Abort, AbortCounts, AbortReason, AddToWord, Column, ColumnInfo, Columns, DeclarationNeeds, Declare, Direction,

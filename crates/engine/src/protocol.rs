@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use contend_index::{Change, Leaf};
+use contend_index::{Change, Leaf, LeafWords};
 use contend_machine::{Activity, Machine};
 use contend_model::pieces::{Piece, TypeSet};
 use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection, Span};
@@ -437,6 +437,11 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         1
     }
 
+    /// Returns what the protocol keeps in the words of leaves ([`Leaf::word`]).
+    fn leaf_words(&self) -> LeafWords {
+        LeafWords::Times
+    }
+
     /// Tells the protocol that workers have numbers below `workers`, and partitions numbers below
     /// `partitions`. The engine calls this once, before anything else.
     fn prepare(&mut self, workers: usize, partitions: usize) {
@@ -538,7 +543,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     ) -> Result<(), Abort>;
 
     /// Notes that the transaction depends on the set of keys of this leaf at this version: a lookup
-    /// missed there, or a scan passed it.
+    /// missed there, or a scan passed it. The leaf is of the index of table number `table`.
     ///
     /// # Errors
     /// The transaction has to abort.
@@ -546,6 +551,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        table: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;

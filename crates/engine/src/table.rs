@@ -58,7 +58,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
     pub(crate) fn new(id: u32, spec: &TableSpec, shape: Shape) -> Self {
         StoredTable {
             core: TableCore::new(id, spec, shape),
-            index: Index::new(spec.index, spec.expected_rows, spec.apart),
+            index: Index::new(spec.index, spec.expected_rows, spec.apart, shape.leaf_words),
         }
     }
 

@@ -11,7 +11,7 @@
 //!   splits, and when it is unlinked; for no other reason;
 //! - a leaf carries one word that belongs to the protocol; a leaf that splits hands a copy to its
 //!   new half; a leaf that is unlinked hands its word to the leaf that covers its range from then
-//!   on, which keeps the larger of the two;
+//!   on, which keeps the larger of the two, or the bits of both ([`LeafWords`]);
 //! - [`Index::remove`] compares before it removes.
 //!
 //! Memory of leaves is type-stable: it is reused but returned only when the index is dropped, and a
@@ -115,6 +115,15 @@ impl<M: Machine> Leaf<M> {
     }
 }
 
+/// What the protocol's words of leaves are, for a leaf that takes over the word of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafWords {
+    /// Times: the larger of two words says all that both say.
+    Times,
+    /// Sets of bits: the union of two words says all that both say.
+    Masks,
+}
+
 /// What a lookup found, and what protects the finding.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<M: Machine> {
@@ -188,11 +197,12 @@ impl<M: Machine, K: Key> AscendingInserts<'_, M, K> {
 
 impl<M: Machine, K: Key> Index<M, K> {
     /// Creates an empty index, with room for `expected` keys before it has to grow. `apart` is as
-    /// for [`OrderedIndex::apart`]; a hash index keeps no keys together.
-    pub fn new(kind: IndexKind, expected: usize, apart: u32) -> Self {
+    /// for [`OrderedIndex::apart`]; a hash index keeps no keys together. No chain of a hash index
+    /// takes over another's word, so `words` concerns an ordered index only.
+    pub fn new(kind: IndexKind, expected: usize, apart: u32, words: LeafWords) -> Self {
         match kind {
             IndexKind::Hash => Index::Hash(HashIndex::new(expected)),
-            IndexKind::Ordered => Index::Ordered(OrderedIndex::apart(apart)),
+            IndexKind::Ordered => Index::Ordered(OrderedIndex::apart(apart).with_words(words)),
         }
     }
 

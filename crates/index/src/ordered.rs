@@ -50,8 +50,8 @@ use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use crate::Key;
 use crate::pool::Pool;
+use crate::{Key, LeafWords};
 pub(crate) use insert::Near;
 use node::Node;
 
@@ -72,6 +72,7 @@ pub struct OrderedIndex<M: Machine, K: Key, const L: usize = LEAF, const I: usiz
     inners: Pool<M>,
     /// Keys whose first words differ above this many low bits never share a leaf.
     apart: u32,
+    words: LeafWords,
     key: std::marker::PhantomData<K>,
 }
 
@@ -98,6 +99,11 @@ impl<M: Machine, K: Key> OrderedIndex<M, K> {
     pub fn apart(apart: u32) -> Self {
         OrderedIndex { apart, ..Self::new() }
     }
+
+    /// Returns the same index, which is empty, with leaf words of this kind.
+    pub fn with_words(self, words: LeafWords) -> Self {
+        OrderedIndex { words, ..self }
+    }
 }
 
 impl<M: Machine, K: Key> Default for OrderedIndex<M, K> {
@@ -115,8 +121,14 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         const { Self::FANOUT };
         let leaves = Pool::new(LeafNode::<M, K, L>::WORDS, node::LINK, 0);
         let inners = Pool::new(InnerNode::<M, K, I>::WORDS, node::LINK, 0);
-        let index =
-            OrderedIndex { anchor: inners.alloc(0), leaves, inners, apart: u64::BITS, key: std::marker::PhantomData };
+        let index = OrderedIndex {
+            anchor: inners.alloc(0),
+            leaves,
+            inners,
+            apart: u64::BITS,
+            words: LeafWords::Times,
+            key: std::marker::PhantomData,
+        };
         // The nodes are zeros: no keys, an even version.
         index.anchor().set_child(0, index.leaves.alloc(0).as_ptr());
         index

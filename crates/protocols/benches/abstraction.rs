@@ -92,7 +92,7 @@ macro_rules! silo_by_hand {
 
             impl Store {
                 pub(crate) fn new(records: u64) -> Self {
-                    let index = Index::new(IndexKind::Hash, records as usize, 64);
+                    let index = Index::new(IndexKind::Hash, records as usize, 64, contend_index::LeafWords::Times);
                     let rows = leak_huge((0..records as usize).map(|_| [Word::new(0), Word::new(1)]));
                     for (row, key) in rows.iter().zip(0..) {
                         index.insert(spread(key), std::ptr::from_ref(row).expose_provenance() as u64);

@@ -98,7 +98,7 @@ impl<M: Machine> Protocol<M> for OneLock<M> {
         Ok(())
     }
 
-    fn observe_leaf(&self, _: &mut Context<M>, (): &mut (), _: Leaf<M>, _: u64) -> Done {
+    fn observe_leaf(&self, _: &mut Context<M>, (): &mut (), _: u32, _: Leaf<M>, _: u64) -> Done {
         // No other transaction inserts while this one runs: there are no phantoms.
         Ok(())
     }

@@ -281,7 +281,14 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     // A gap needs no version: as long as the transaction holds the partition, no other one inserts
     // into it. A collector may take a tombstone out of the leaf, which changes no answer.
     #[inline(always)]
-    fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(
+        &self,
+        _: &mut Context<M>,
+        _: &mut Self::WorkerState,
+        _: u32,
+        _: Leaf<M>,
+        _: u64,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 

@@ -15,6 +15,7 @@ pub mod method;
 pub mod multiversion;
 pub mod none;
 pub mod optimistic;
+pub mod pieces;
 pub mod registry;
 pub mod timestamp_ordering;
 

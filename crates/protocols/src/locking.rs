@@ -460,6 +460,7 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         &self,
         cx: &mut Context<M>,
         _: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

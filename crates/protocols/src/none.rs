@@ -163,7 +163,7 @@ impl<M: Machine> Protocol<M> for NoControl {
     // No commit looks at a leaf again, so a scan may miss rows that were there before its
     // transaction ended.
     #[inline(always)]
-    fn observe_leaf(&self, _: &mut Context<M>, _: &mut (), _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut (), _: u32, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 

@@ -360,6 +360,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         &self,
         cx: &mut Context<M>,
         worker: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

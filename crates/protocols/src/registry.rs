@@ -69,4 +69,5 @@ protocols! {
     crate::locking::deadlock_detection::DeadlockDetection<M>,
     crate::locking::ordered::Ordered,
     crate::hstore::HStore<M>,
+    crate::pieces::ic3::Ic3<M>,
 }

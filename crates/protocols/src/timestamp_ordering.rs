@@ -384,6 +384,7 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
         &self,
         _: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

@@ -168,6 +168,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                     let observed = worker.engine.protocol().observe_leaf(
                         &mut worker.cx,
                         &mut worker.local,
+                        table.id(),
                         lookup.leaf,
                         lookup.version,
                     );

@@ -115,7 +115,7 @@ where
 {
     fn leaf(&mut self, leaf: Leaf<M>, version: u64) -> ControlFlow<()> {
         let worker = &mut *self.transaction.worker;
-        match worker.engine.protocol().observe_leaf(&mut worker.cx, &mut worker.local, leaf, version) {
+        match worker.engine.protocol().observe_leaf(&mut worker.cx, &mut worker.local, self.table.id(), leaf, version) {
             Ok(()) => ControlFlow::Continue(()),
             Err(abort) => {
                 self.failed = Some(abort);

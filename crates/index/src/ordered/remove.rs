@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 use super::lookup::ReachedLeaf;
 use super::{InnerNode, LeafNode, OrderedIndex};
-use crate::{Key, KeyWords};
+use crate::{Key, KeyWords, LeafWords};
 
 /// An inner node on the way to a leaf.
 struct Passed<'a, M: Machine, K: Key, const I: usize> {
@@ -181,7 +181,12 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         // Relaxed: the load is ordered by the fence; the raise is published by the Release that
         // gives the heir's latch back. An insert that goes to the heir latches it (Acquire), and so
         // finds the word that the heir has inherited.
-        heir.word().fetch_max(leaf.word().load(Ordering::Relaxed), Ordering::Relaxed);
+        let inherited = leaf.word().load(Ordering::Relaxed);
+        match self.words {
+            // Relaxed, both: as above.
+            LeafWords::Times => heir.word().fetch_max(inherited, Ordering::Relaxed),
+            LeafWords::Masks => heir.word().fetch_or(inherited, Ordering::Relaxed),
+        };
         // The heir's keys are the same.
         heir.unlatch(version);
         true

@@ -57,7 +57,8 @@ impl PieceChecker {
     /// Begins a transaction of this type.
     #[inline(always)]
     pub fn begin(&mut self, of: Option<usize>) {
-        (self.of, self.last, self.is_open) = (of, None, false);
+        let is_declared = |of: &usize| self.declared.as_ref().is_none_or(|all| *of < all.permissions.type_count());
+        (self.of, self.last, self.is_open) = (of.filter(is_declared), None, false);
     }
 
     /// Whether the running piece may do this to a row of a table. `what` has groups of the table
@@ -91,10 +92,7 @@ impl PieceChecker {
     pub fn may_begin(&mut self, piece: Piece) -> bool {
         let Some(declared) = &self.declared else { return true };
         let number = piece.number();
-        let Some(of) = self.of.filter(|of| *of < declared.permissions.type_count()) else {
-            self.of = None;
-            return self.refuse(Attempt::NoType);
-        };
+        let Some(of) = self.of else { return self.refuse(Attempt::NoType) };
         if self.is_open {
             return self.refuse(Attempt::Nested(number));
         }

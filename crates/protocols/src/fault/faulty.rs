@@ -161,10 +161,11 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        table: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, leaf, version) }
+        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
     }
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {

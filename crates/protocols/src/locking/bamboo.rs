@@ -353,6 +353,7 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
         &self,
         cx: &mut Context<M>,
         _: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

@@ -329,6 +329,7 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

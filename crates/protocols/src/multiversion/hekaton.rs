@@ -218,6 +218,7 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

@@ -280,6 +280,7 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

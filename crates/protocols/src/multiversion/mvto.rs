@@ -282,6 +282,7 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         &self,
         _: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {

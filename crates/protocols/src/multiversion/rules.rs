@@ -103,6 +103,7 @@ pub trait VersionRules<M: Machine>: Sized + Send + Sync + 'static {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        _: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;
@@ -216,10 +217,11 @@ impl<M: Machine, R: VersionRules<M>> Protocol<M> for MultiVersion<R> {
         &self,
         cx: &mut Context<M>,
         local: &mut Self::WorkerState,
+        table: u32,
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        self.rules.observe_leaf(cx, local, leaf, version)
+        self.rules.observe_leaf(cx, local, table, leaf, version)
     }
 
     #[inline(always)]

@@ -170,7 +170,14 @@ impl<M: Machine, F: SnapshotIsolationFaults> VersionRules<M> for SnapshotIsolati
     }
 
     #[inline(always)]
-    fn observe_leaf(&self, _: &mut Context<M>, _: &mut Self::WorkerState, _: Leaf<M>, _: u64) -> Result<(), Abort> {
+    fn observe_leaf(
+        &self,
+        _: &mut Context<M>,
+        _: &mut Self::WorkerState,
+        _: u32,
+        _: Leaf<M>,
+        _: u64,
+    ) -> Result<(), Abort> {
         // Every row of a snapshot is in the index from before the snapshot's time until no
         // transaction sees it any more.
         Ok(())

@@ -129,10 +129,24 @@ impl<M: Machine> ReadsAndLocks<M> {
         columns: Projection<'_>,
         keeps_waiting: impl Fn(u64) -> bool,
     ) -> Result<RecordState, Abort> {
-        if let Some(cell) = at.only_cell(columns.groups()) {
+        self.observe_within(cx, at, columns, columns.groups(), keeps_waiting)
+    }
+
+    /// Reads a record as [`ReadsAndLocks::observe`] does, and observes the cells of `groups` only:
+    /// no transaction changes the other columns.
+    #[inline(always)]
+    pub(crate) fn observe_within(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        groups: Groups,
+        keeps_waiting: impl Fn(u64) -> bool,
+    ) -> Result<RecordState, Abort> {
+        if let Some(cell) = at.only_cell(groups) {
             return self.observe_cells::<1>(cx, at, columns, std::iter::once(cell), keeps_waiting);
         }
-        self.observe_cells::<GROUPS_MAX>(cx, at, columns, at.cells(columns.groups()), keeps_waiting)
+        self.observe_cells::<GROUPS_MAX>(cx, at, columns, at.cells(groups), keeps_waiting)
     }
 
     /// Reads a row whose columns are in these cells, `N` at most: the optimistic read, a sequence

@@ -1,0 +1,230 @@
+//! The list of a cell's accessors: the running transactions that have read or written it in a step
+//! that took effect.
+//!
+//! The second word of a cell is the address of its newest accessor, or 0. The accessors are linked
+//! in both directions, the newest first. A list is read and changed under the cell's lock only, so
+//! all accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a cache
+//! line of its own. Its memory belongs to its worker, which takes it out of the list before it uses
+//! it again, and goes to the pool when the worker ends. So an address in a list leads to an accessor
+//! of the cell.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use contend_engine::Cell;
+use contend_machine::{Atomic64, Block, Machine, Ordering};
+use parking_lot::Mutex;
+
+use super::progress::Running;
+
+/// A transaction's access to a cell.
+#[repr(align(64))]
+pub(super) struct Accessor<M: Machine> {
+    older: M::U64,
+    newer: M::U64,
+    /// The worker's number, above the flags.
+    worker: M::U64,
+    number: M::U64,
+    kind: M::U64,
+}
+
+impl<M: Machine> std::fmt::Debug for Accessor<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accessor").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Accessor<M> {
+    /// The transaction has written the cell.
+    pub(super) const WROTE: u64 = 1;
+    /// The access has no effect any more: an older write of the cell was rolled back.
+    pub(super) const VOID: u64 = 1 << 1;
+    const WORKER_SHIFT: u32 = 2;
+
+    fn new() -> Self {
+        let word = || M::U64::new(0);
+        Accessor { older: word(), newer: word(), worker: word(), number: word(), kind: word() }
+    }
+
+    /// Returns the transaction.
+    pub(super) fn owner(&self) -> Running {
+        // Relaxed, all: under the cell's lock.
+        Running {
+            worker: (self.worker.load(Ordering::Relaxed) >> Self::WORKER_SHIFT) as usize,
+            number: self.number.load(Ordering::Relaxed),
+            // Relaxed: as above.
+            kind: self.kind.load(Ordering::Relaxed) as u32,
+        }
+    }
+
+    /// Whether the access has this flag.
+    pub(super) fn is(&self, flag: u64) -> bool {
+        // Relaxed: under the cell's lock.
+        self.worker.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Makes the access void.
+    pub(super) fn make_void(&self) {
+        // Relaxed, both: under the cell's lock.
+        self.worker.store(self.worker.load(Ordering::Relaxed) | Self::VOID, Ordering::Relaxed);
+    }
+
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self).expose_provenance() as u64
+    }
+}
+
+/// The list of a cell that the caller has locked.
+#[derive(Debug)]
+pub(super) struct AccessList<'a, M: Machine> {
+    newest: &'a M::U64,
+}
+
+impl<'a, M: Machine> AccessList<'a, M> {
+    /// Returns the list of a cell that the caller has locked.
+    ///
+    /// # Safety
+    /// The protocol's cells have two metadata words or more, and the second is used for the list.
+    pub(super) unsafe fn of(cell: Cell<M>) -> Self {
+        // SAFETY: by the caller's promise.
+        AccessList { newest: unsafe { cell.meta(1) } }
+    }
+
+    fn at(address: u64) -> Option<&'a Accessor<M>> {
+        let pointer = std::ptr::with_exposed_provenance::<Accessor<M>>(address as usize);
+        // SAFETY: an address in a list is that of an accessor, whose memory the pool keeps as long
+        // as the protocol; 0 is the list's end.
+        unsafe { pointer.as_ref() }
+    }
+
+    /// Whether no running transaction has accessed the cell.
+    pub(super) fn is_empty(&self) -> bool {
+        // Relaxed: under the cell's lock.
+        self.newest.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns the accessors, the newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
+        // Relaxed, both: under the cell's lock.
+        let first = Self::at(self.newest.load(Ordering::Relaxed));
+        std::iter::successors(first, |accessor| Self::at(accessor.older.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the accessors that are newer than this one, the oldest first.
+    pub(super) fn newer_than(&self, accessor: &Accessor<M>) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
+        // Relaxed, both: under the cell's lock.
+        let first = Self::at(accessor.newer.load(Ordering::Relaxed));
+        std::iter::successors(first, |accessor| Self::at(accessor.newer.load(Ordering::Relaxed)))
+    }
+
+    /// Makes an access of `own` the newest.
+    pub(super) fn push(&self, accessor: &Accessor<M>, own: Running, wrote: bool) {
+        // Relaxed, all: under the cell's lock, whose Release publishes them.
+        let older = self.newest.load(Ordering::Relaxed);
+        accessor.older.store(older, Ordering::Relaxed);
+        accessor.newer.store(0, Ordering::Relaxed);
+        // Relaxed: as above.
+        let flags = if wrote { Accessor::<M>::WROTE } else { 0 };
+        accessor.worker.store((own.worker as u64) << Accessor::<M>::WORKER_SHIFT | flags, Ordering::Relaxed);
+        accessor.number.store(own.number, Ordering::Relaxed);
+        accessor.kind.store(own.kind.into(), Ordering::Relaxed);
+        // Relaxed: as above.
+        if let Some(older) = Self::at(older) {
+            older.newer.store(accessor.address(), Ordering::Relaxed);
+        }
+        self.newest.store(accessor.address(), Ordering::Relaxed);
+    }
+
+    /// Takes an access out of the list.
+    pub(super) fn remove(&self, accessor: &Accessor<M>) {
+        // Relaxed, all: under the cell's lock.
+        let (older, newer) = (accessor.older.load(Ordering::Relaxed), accessor.newer.load(Ordering::Relaxed));
+        match Self::at(newer) {
+            // Relaxed: as above.
+            Some(newer) => newer.older.store(older, Ordering::Relaxed),
+            None => self.newest.store(older, Ordering::Relaxed),
+        }
+        if let Some(older) = Self::at(older) {
+            // Relaxed: as above.
+            older.newer.store(newer, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The accessors of workers that have ended, for new workers.
+pub(super) type Pool<M> = Arc<Mutex<Vec<Block<M, Accessor<M>>>>>;
+
+/// The accessors that a worker allocates at once.
+const AT_ONCE: usize = if cfg!(loom) { 4 } else { 32 };
+
+/// A worker's accessors. Its transaction uses the first `used` of them.
+pub(super) struct Accessors<M: Machine> {
+    blocks: Vec<Block<M, Accessor<M>>>,
+    used: usize,
+    pool: Pool<M>,
+}
+
+impl<M: Machine> std::fmt::Debug for Accessors<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accessors").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Drop for Accessors<M> {
+    fn drop(&mut self) {
+        self.pool.lock().append(&mut self.blocks);
+    }
+}
+
+impl<M: Machine> Accessors<M> {
+    pub(super) fn new(pool: &Pool<M>) -> Self {
+        Accessors { blocks: Vec::new(), used: 0, pool: Arc::clone(pool) }
+    }
+
+    /// Makes sure that the next `count` calls of [`Accessors::take`] allocate nothing.
+    pub(super) fn reserve(&mut self, count: usize) {
+        while self.used + count > self.blocks.len() * AT_ONCE {
+            let idle = self.pool.lock().pop();
+            self.blocks.push(idle.unwrap_or_else(|| Block::new(AT_ONCE, |_| Accessor::new())));
+        }
+    }
+
+    /// Returns an accessor that is in no list.
+    pub(super) fn take(&mut self) -> AccessorHandle<M> {
+        self.reserve(1);
+        let number = self.used;
+        self.used += 1;
+        AccessorHandle(NonNull::from(&self.blocks[number / AT_ONCE][number % AT_ONCE]))
+    }
+
+    /// Frees all accessors, none of which is in a list.
+    pub(super) fn clear(&mut self) {
+        self.used = 0;
+    }
+}
+
+/// A worker's reference to one of its own accessors.
+#[derive(Debug)]
+pub(super) struct AccessorHandle<M: Machine>(NonNull<Accessor<M>>);
+
+impl<M: Machine> Clone for AccessorHandle<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for AccessorHandle<M> {}
+
+// SAFETY: an accessor consists of atomic words, and a handle stays with the worker that owns the
+// accessor, on whichever thread that runs.
+unsafe impl<M: Machine> Send for AccessorHandle<M> {}
+
+impl<M: Machine> std::ops::Deref for AccessorHandle<M> {
+    type Target = Accessor<M>;
+
+    fn deref(&self) -> &Accessor<M> {
+        // SAFETY: an accessor of the worker's own blocks, which go to the pool when the worker ends,
+        // and live as long as the protocol.
+        unsafe { self.0.as_ref() }
+    }
+}

@@ -1,0 +1,748 @@
+//! IC3: each piece of a transaction takes effect by itself, in an order that the declarations of all
+//! types of transactions give beforehand.
+//!
+//! **Idea.** The pieces of all types that access one contended unit get one *rank*, and the ranks of
+//! a transaction grow (`contend_analysis`). A piece is validated and shown when it ends. From then
+//! on its transaction stands in the list of accessors of each cell that the piece has touched. A
+//! transaction that comes after it in a list depends on it. It lets its own piece of rank `k` take
+//! effect only when each transaction that it depends on is *past* `k`. So all conflicts between two
+//! transactions have one order, and transactions that conflict in their first pieces run their later
+//! pieces in parallel, one behind the other.
+//!
+//! **Paper.** Z. Wang, S. Mu, Y. Cui, H. Yi, H. Chen, J. Li: "Scaling multicore databases via
+//! constrained parallel execution", SIGMOD 2016 (TR2016-981).
+//!
+//! | step of the paper | function | what it does |
+//! | --- | --- | --- |
+//! | static analysis | `plan` | classes of units, steps, ranks |
+//! | a piece runs by OCC | `read`, `write` | reads without locks, buffers writes |
+//! | wait for the pieces of predecessors | `wait_for_steps` | the rank rule |
+//! | a piece commits | `step::take_effect` | locks, validates, announces, joins the lists, shows |
+//! | the transaction commits | `commit` | waits for predecessors, applies sums and appends |
+//! | cascading abort | `undo` | restores what was there, dooms later accessors |
+//!
+//! **Promises** serializability. Suppose that transactions T1 -> T2 -> ... -> T1 depend on each
+//! other in a circle, and let `k` be the highest rank of these dependencies, from X to T. When X let
+//! its step of rank `k` take effect, each dependency on the way from T to X had a rank up to `k`. So
+//! T was past `k` by then: by induction along the way, as each transaction there was past `k` when
+//! its successor's step took effect, and what it depends on was before. But T's own step of rank `k`
+//! comes after X's, and T's ranks grow. The same argument shows that no circle of waits forms.
+//!
+//! **Without declarations** a transaction is one step of rank 1, and every unit is contended. Then
+//! IC3 is an optimistic protocol whose reads others can see.
+//!
+//! **Classes of units.** A *constant* is only read, so its reads leave no trace. A *sum* is only
+//! changed by updates that commute: they are applied at the commit. Rows that are only inserted
+//! (*append*) become visible at the commit. All other units are *contended*.
+//!
+//! **Metadata.** A cell has two words: a version above [`crate::flags`], as in the optimistic family,
+//! and the address of its newest accessor (`accessors`). The version grows whenever a step shows a
+//! row, and when that is taken back. A worker has a line with its transaction's progress
+//! (`progress`).
+//!
+//! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
+//! predecessors have ended. It fails if one of them has aborted and so doomed the transaction.
+//!
+//! **Waits** are for transactions that this one depends on. They form no circle (above).
+//!
+//! **Phantoms.** A step validates the versions of the leaves that it has scanned or missed in. A
+//! reader of a gap that has taken effect leaves the bit of its worker in the leaf's word. An insert
+//! that changes the leaf later finds it, and depends on the reader (`gaps`). An insert before the
+//! scan stands in the index, and the scan meets its record.
+//!
+//! **Departures from the paper.** The paper's cases of partner pieces and rendezvous pieces are one
+//! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write depends
+//! on all readers since the last writer; the paper's algorithm 1 keeps only the last accessor. Inserts
+//! into tables without readers need no order (`ic3.append`). A cell's lock is a bit, not a queue. A
+//! worker runs one transaction at a time.
+//!
+//! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
+
+mod gaps;
+mod step;
+mod undo;
+
+use std::marker::PhantomData;
+
+use contend_engine::sets::{Write, WriteKind};
+use contend_engine::{
+    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
+    LeafWords, Located, NamedProtocol, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
+    RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
+};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_model::pieces::{Piece, TypeSet};
+
+use super::accessors::{AccessList, AccessorHandle, Accessors, Pool};
+use super::plan::{KnownPlan, Plan, Plans, Step, TableClasses};
+use super::progress::{Progress, Running};
+use crate::fault::{FenceFaults, Sound};
+use crate::faults;
+use crate::flags::{self, ABSENT, LOCKED, QUEUED};
+use crate::method::wait::{LOCK_WAITS_MAX, WAITS_MAX};
+use crate::optimistic::ReadsAndLocks;
+
+/// When a piece waits for the transactions that its own depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// Behind its accesses, before it is validated.
+    Optimistic,
+    /// Before its first access.
+    Early,
+}
+
+impl OptionValue for Constraint {
+    type Range = ();
+
+    fn parse(text: &str, (): &()) -> Option<Self> {
+        match text {
+            "optimistic" => Some(Constraint::Optimistic),
+            "early" => Some(Constraint::Early),
+            _ => None,
+        }
+    }
+
+    fn describe((): &()) -> String {
+        "optimistic, early".into()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Constraint::Optimistic => "optimistic".into(),
+            Constraint::Early => "early".into(),
+        }
+    }
+}
+
+options! {
+    /// IC3's options.
+    pub struct Ic3Options {
+        /// When a piece waits for the transactions that its own depends on: behind its accesses, or
+        /// before them.
+        "ic3.constraint" constraint: Constraint = Constraint::Optimistic, in ();
+        /// Whether a piece may go on when a transaction that it depends on has passed its rank in a
+        /// later piece. Otherwise it waits for the piece of the same rank or, without one, for the
+        /// end.
+        "ic3.rendezvous" rendezvous: bool = true, in ();
+        /// Whether inserts into tables that are only appended to need no order.
+        "ic3.append" append: bool = true, in ();
+        /// The number of times that a piece runs again after a conflict, before its transaction
+        /// aborts.
+        "ic3.retries" retries: u32 = 1000, in 0..=1_000_000;
+    }
+}
+
+/// The protocol.
+#[derive(Debug)]
+pub struct Ic3<M: Machine, F = Sound> {
+    options: Ic3Options,
+    progress: Progress<M>,
+    pool: Pool<M>,
+    plans: Plans,
+    faults: PhantomData<fn() -> F>,
+}
+
+/// A cell that shows a row which is not committed yet.
+#[derive(Debug)]
+struct Exposed<M: Machine> {
+    cell: Cell<M>,
+    accessor: AccessorHandle<M>,
+    /// The position in the write set, and the cell's number in the record.
+    position: usize,
+    number: usize,
+    /// The start of the former contents in [`Ic3Worker::saved`], and the former flags.
+    start: usize,
+    flags: u64,
+}
+
+/// A cell of the step that takes effect.
+#[derive(Debug)]
+struct StepCell<M: Machine> {
+    cell: Cell<M>,
+    /// The position in the write set and the cell's number, if the step writes it.
+    write: Option<(usize, usize)>,
+}
+
+/// A worker's state.
+#[derive(Debug)]
+pub struct Ic3Worker<M: Machine> {
+    own: Running,
+    known: KnownPlan,
+    /// The transaction's type, if it has declared one and there is a plan.
+    of: Option<usize>,
+    /// The step that has begun and has not taken effect. A transaction without a type is one step.
+    step: Option<Step>,
+    /// The number of the running piece.
+    piece: usize,
+    /// The reads of the step, and the locks by which it takes effect.
+    reads: ReadsAndLocks<M>,
+    /// The position of the step's first write.
+    first_write: usize,
+    /// The reads of placeholders of appended rows, which the commit validates, and its locks.
+    late: ReadsAndLocks<M>,
+    /// The transactions that this one depends on, and that had not ended when it looked last.
+    predecessors: Vec<Running>,
+    accessors: Accessors<M>,
+    /// The cells in whose lists the transaction stands.
+    listed: Vec<(Cell<M>, AccessorHandle<M>)>,
+    exposed: Vec<Exposed<M>>,
+    /// The former contents of the exposed cells, word by word.
+    saved: Vec<u64>,
+    cells: Vec<StepCell<M>>,
+    /// The leaves in whose words the worker's bit stands, and the tables that it has scanned.
+    observed: Vec<Leaf<M>>,
+    scans: u64,
+    /// The leaves that inserts of the step have changed, each with its table.
+    changed: Vec<(u32, Leaf<M>)>,
+    /// The number of times that the running piece has failed.
+    retries: u32,
+    /// The number of reads in `late` at the beginning of the step.
+    late_reads: usize,
+}
+
+impl<M: Machine> Ic3Worker<M> {
+    /// Returns the classes of a table's units.
+    #[inline(always)]
+    fn classes(&self, table: u32) -> TableClasses {
+        match (&self.known.plan, self.of) {
+            (Some(plan), Some(_)) => plan.classes(table),
+            _ => TableClasses::CONTENDED,
+        }
+    }
+
+    /// Returns whether a write waits for the commit: it is a sum, or appends.
+    fn is_late(&self, write: &Write<M>) -> bool {
+        let classes = self.classes(write.table().id());
+        classes.is_appended || !classes.contended.meets(write.groups())
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
+    /// Waits until all predecessors are past this rank, and forgets those that have ended.
+    ///
+    /// # Errors
+    /// The transaction is doomed, or has waited too long.
+    fn wait_for_steps(&self, local: &mut Ic3Worker<M>, rank: u64) -> Result<(), Abort> {
+        if !Self::waits_for_steps() {
+            return Ok(());
+        }
+        let mut next = 0;
+        while let Some(&other) = local.predecessors.get(next) {
+            if self.progress.has_ended(other) {
+                local.predecessors.swap_remove(next);
+                continue;
+            }
+            M::step("wait for steps");
+            let mut spin = Spin::<M>::new();
+            while !self.is_past(local, other, rank) {
+                self.wait(local, &mut spin)?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether a predecessor is past a rank.
+    fn is_past(&self, local: &Ic3Worker<M>, other: Running, rank: u64) -> bool {
+        if !self.options.rendezvous {
+            // The paper's rule: the partner of this rank, or the end.
+            let has_partner = match &local.known.plan {
+                Some(plan) if other.kind != Running::NO_KIND => plan.has_rank(other.kind as usize, rank),
+                _ => false,
+            };
+            return if has_partner { self.progress.is_past(other, rank) } else { self.progress.has_ended(other) };
+        }
+        self.progress.is_past(other, rank)
+    }
+
+    /// Waits until all predecessors have ended.
+    ///
+    /// # Errors
+    /// The transaction is doomed, or has waited too long.
+    fn wait_for_commits(&self, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_commits()) {
+            M::step("wait for commits");
+            let mut spin = Spin::<M>::new();
+            while !self.progress.has_ended(other) {
+                self.wait(local, &mut spin)?;
+            }
+            local.predecessors.pop();
+        }
+        Ok(())
+    }
+
+    fn wait(&self, local: &Ic3Worker<M>, spin: &mut Spin<M>) -> Result<(), Abort> {
+        if self.progress.is_doomed(local.own) {
+            return Err(Abort::new(AbortReason::Cascaded));
+        }
+        if spin.count() > LOCK_WAITS_MAX {
+            return Err(Abort::new(AbortReason::LockTimeout));
+        }
+        spin.wait();
+        Ok(())
+    }
+
+    /// Locks a cell whose holder waits for nothing but other locks in the order of addresses.
+    fn lock(cell: Cell<M>) -> u64 {
+        let mut spin = Spin::<M>::new();
+        loop {
+            // Relaxed: the exchange decides.
+            let word = cell.word().load(Ordering::Relaxed);
+            // Acquire: pairs with the Release of the last unlock: the list and the row are as it left
+            // them. Relaxed: a failed exchange is tried again.
+            if word & LOCKED == 0
+                && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return word;
+            }
+            spin.wait();
+        }
+    }
+
+    /// Unlocks a cell, and gives it this word.
+    fn unlock(cell: Cell<M>, word: u64) {
+        // Release: pairs with the Acquire of the next lock, and of readers (`ReadsAndLocks`).
+        cell.word().store(word & !LOCKED, Ordering::Release);
+    }
+
+    fn list<'a>(cell: Cell<M>) -> AccessList<'a, M> {
+        // SAFETY: `meta_words` gives each cell two words, the second for its list.
+        unsafe { AccessList::of(cell) }
+    }
+
+    /// Locks, validates and applies what waits for the commit: sums and appends. Then passes the
+    /// commit point.
+    fn commit_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        local.cells.clear();
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if write.kind != WriteKind::Nothing && local.of.is_some() && local.is_late(write) {
+                let numbers = write.cell_numbers();
+                let cells = write.cells().zip(numbers);
+                local.cells.extend(cells.map(|(cell, number)| StepCell { cell, write: Some((position, number)) }));
+            }
+        }
+        if local.cells.is_empty() {
+            return self.pass_commit_point(local);
+        }
+        // One order for all: locks that are taken in it can't deadlock. Writes of one cell stay in
+        // the order of the program.
+        local.cells.sort_by_key(|step| step.cell.address());
+        // Sums of one record from several pieces are one write.
+        for next in 1..local.cells.len() {
+            let (before, after) = (local.cells[next - 1].write, local.cells[next].write);
+            if local.cells[next - 1].cell.address() == local.cells[next].cell.address()
+                && let (Some((to, _)), Some((from, _))) = (before, after)
+            {
+                if to != from && cx.writes.entries()[from].kind != WriteKind::Nothing {
+                    cx.writes.absorb(to, from);
+                }
+                local.cells[next].write = before;
+            }
+        }
+        local.cells.dedup_by_key(|step| step.cell.address());
+        M::step("lock");
+        for step in 0..local.cells.len() {
+            let StepCell { cell, write } = local.cells[step];
+            let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
+            local.late.lock(cell, needs_row, WAITS_MAX)?;
+        }
+        for read in &local.late.entries {
+            // Relaxed: this transaction holds the lock.
+            if (read.cell.word().load(Ordering::Relaxed) ^ read.observed_word()) & !(LOCKED | QUEUED) != 0 {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        for step in 0..local.cells.len() {
+            local.cells[step].write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
+        }
+        self.pass_commit_point(local)?;
+        cx.writes.will_commit();
+        self.install_late(cx, local);
+        Ok(())
+    }
+
+    fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        M::step("install");
+        // AcqRel: pairs with the fence of an optimistic read: the locks come before the stores to
+        // the rows (`ReadsAndLocks::observe`).
+        M::fence(Ordering::SeqCst);
+        let mut installed = usize::MAX;
+        local.cells.sort_by_key(|step| step.write);
+        for step in &local.cells {
+            let Some((position, _)) = step.write.filter(|(position, _)| *position != installed) else { continue };
+            installed = position;
+            cx.writes.install(position);
+        }
+        for StepCell { cell, write } in local.cells.drain(..) {
+            let word = step::shown_word(cx, cell, write);
+            Self::unlock(cell, word);
+        }
+        local.late.locked.clear();
+    }
+
+    fn pass_commit_point(&self, local: &Ic3Worker<M>) -> Result<(), Abort> {
+        M::step("commit point");
+        let passed = self.progress.commit_point(local.own) || !Self::waits_for_commits() && !Self::aborts_cascade();
+        if passed { Ok(()) } else { Err(Abort::new(AbortReason::Cascaded)) }
+    }
+
+    /// Takes the transaction out of all lists and leaves, and ends it.
+    fn end(&self, local: &mut Ic3Worker<M>) {
+        M::step("leave lists");
+        for (cell, accessor) in local.listed.drain(..) {
+            let word = Self::lock(cell);
+            Self::list(cell).remove(&accessor);
+            Self::unlock(cell, word);
+        }
+        self.forget_gaps(local);
+        local.accessors.clear();
+        local.exposed.clear();
+        local.saved.clear();
+        local.predecessors.clear();
+        self.progress.end(local.own);
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> NamedProtocol<M> for Ic3<M, F> {
+    const SHOWS_UNCOMMITTED: bool = true;
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "ic3",
+        summary: "pieces take effect one by one, in an order that a static analysis of all transactions gives",
+        paper: "Wang, Mu, Cui, Yi, Chen, Li: Scaling multicore databases via constrained parallel execution, SIGMOD 2016",
+        isolation: Isolation::Serializable,
+        needs: DeclarationNeeds::Nothing,
+    };
+    type Options = Ic3Options;
+
+    fn new(options: Ic3Options) -> Self {
+        Ic3 { options, progress: Progress::new(0), pool: Pool::default(), plans: Plans::default(), faults: PhantomData }
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
+    type WorkerState = Ic3Worker<M>;
+
+    fn info(&self) -> ProtocolInfo {
+        <Self as NamedProtocol<M>>::INFO
+    }
+
+    fn meta_words(&self) -> usize {
+        2
+    }
+
+    fn leaf_words(&self) -> LeafWords {
+        LeafWords::Masks
+    }
+
+    fn prepare(&mut self, workers: usize, _: usize) {
+        self.progress = Progress::new(workers);
+    }
+
+    fn wants_declarations(&self) -> bool {
+        true
+    }
+
+    fn reorders_updates(&self) -> bool {
+        true
+    }
+
+    fn uses_pieces(&self) -> bool {
+        true
+    }
+
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+        self.plans.replace(Plan::new(types, options, self.options.append)?);
+        Ok(())
+    }
+
+    fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
+        Ic3Worker {
+            own: Running { worker, number: self.progress.register(worker), kind: Running::NO_KIND },
+            known: KnownPlan::default(),
+            of: None,
+            step: None,
+            piece: 0,
+            reads: ReadsAndLocks::default(),
+            first_write: 0,
+            late: ReadsAndLocks::default(),
+            predecessors: Vec::with_capacity(64),
+            accessors: Accessors::new(&self.pool),
+            listed: Vec::with_capacity(64),
+            exposed: Vec::with_capacity(64),
+            saved: Vec::new(),
+            cells: Vec::with_capacity(64),
+            observed: Vec::with_capacity(16),
+            scans: 0,
+            changed: Vec::with_capacity(16),
+            retries: 0,
+            late_reads: 0,
+        }
+    }
+
+    fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
+        for cell in cells.clone() {
+            // SAFETY: `meta_words` gives each cell two words.
+            // Relaxed: no other transaction sees the record yet; the index publishes it.
+            unsafe { cell.meta(1) }.store(0, Ordering::Relaxed);
+        }
+        flags::init_words(cells, initial, ABSENT);
+    }
+
+    #[inline(always)]
+    fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        self.plans.refresh(&mut local.known);
+        let types = local.known.plan.as_ref().map_or(0, |plan| plan.type_count());
+        local.of = cx.declaration.kind_of().filter(|of| *of < types);
+        local.own.number += 1;
+        local.own.kind = local.of.map_or(Running::NO_KIND, |of| of as u32);
+        self.progress.begin(local.own);
+        local.step = None;
+        local.reads.clear();
+        local.late.clear();
+        local.changed.clear();
+        local.first_write = 0;
+        local.retries = 0;
+        Ok(())
+    }
+
+    fn begin_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceBegin, Abort> {
+        let (Some(plan), Some(of)) = (&local.known.plan, local.of) else { return Ok(PieceBegin::Inside) };
+        let step = plan.step(of, piece.number());
+        local.piece = piece.number();
+        match local.step {
+            Some(open) if open == step => return Ok(PieceBegin::Inside),
+            // The last piece of the open step was not executed.
+            Some(open) => self.take_effect(cx, local, open.rank)?,
+            None => {}
+        }
+        local.step = Some(step);
+        local.late_reads = local.late.entries.len();
+        if self.options.constraint == Constraint::Early && step.rank > 0 {
+            self.wait_for_steps(local, step.rank)?;
+        }
+        Ok(PieceBegin::Step)
+    }
+
+    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
+        let Some(step) = local.step else { return Ok(()) };
+        if piece.number() == step.last {
+            self.take_effect(cx, local, step.rank)?;
+            local.step = None;
+        } else {
+            local.seal_sums(cx);
+        }
+        Ok(())
+    }
+
+    fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
+        let is_last = local.retries >= self.options.retries;
+        if is_last || reason == AbortReason::Cascaded || self.progress.is_doomed(local.own) {
+            return false;
+        }
+        local.retries += 1;
+        local.reads.unlock_all();
+        local.reads.clear();
+        local.late.entries.truncate(local.late_reads);
+        local.changed.clear();
+        local.step = None;
+        cx.nodes.clear();
+        // The longer a piece has failed, the longer it leaves the cells to others.
+        let mut spin = Spin::<M>::new();
+        (0..local.retries.min(6)).for_each(|_| spin.wait());
+        true
+    }
+
+    #[inline(always)]
+    fn read(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        let classes = local.classes(at.table.id());
+        let contended = columns.groups().common(classes.contended);
+        if contended.is_empty() {
+            return self.read_untracked(cx, local, at, columns, classes);
+        }
+        if let (Some(plan), Some(of)) = (&local.known.plan, local.of) {
+            let settled = plan.settled(of, local.piece, at.table.id());
+            if settled.contains(contended) {
+                return self.read_settled(cx, at, columns);
+            }
+        }
+        local.reads.observe_within(cx, at, columns, contended, |_| true)
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        groups: Groups,
+        mode: WriteMode,
+    ) -> Result<RecordState, Abort> {
+        let classes = local.classes(at.table.id());
+        let reads = if classes.is_appended { &mut local.late } else { &mut local.reads };
+        reads.prepare_write(cx, at, groups, mode, false, |_| true)
+    }
+
+    fn placeholder_inserted(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) -> Result<(), Abort> {
+        if local.classes(at.table.id()).is_appended {
+            return local.late.observe_placeholder(at, ABSENT);
+        }
+        self.note_change(local, at.table.id(), change);
+        local.reads.observe_placeholder(at, ABSENT)?;
+        cx.nodes.follow(change)
+    }
+
+    fn observe_leaf(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        table: u32,
+        leaf: Leaf<M>,
+        version: u64,
+    ) -> Result<(), Abort> {
+        if !local.classes(table).contended.is_empty() {
+            self.note_gap(local, table, leaf);
+            cx.nodes.add(leaf, version);
+        }
+        Ok(())
+    }
+
+    fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        match (local.of, local.step) {
+            // The last pieces of a step were not executed.
+            (Some(_), Some(step)) => self.take_effect(cx, local, step.rank)?,
+            (Some(_), None) => {}
+            (None, _) => self.take_effect(cx, local, 1)?,
+        }
+        self.wait_for_commits(local)?;
+        self.commit_late(cx, local)?;
+        if !local.exposed.is_empty() {
+            // Before any transaction can commit that has seen the exposed rows.
+            cx.writes.will_commit();
+        }
+        self.end(local);
+        Ok(())
+    }
+
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
+        local.reads.unlock_all();
+        local.late.unlock_all();
+        if Self::dooms_in_time() {
+            self.undo(cx, local);
+            self.end(local);
+        } else {
+            self.progress.end(local.own);
+            self.undo(cx, local);
+            self.end(local);
+        }
+    }
+
+    fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
+        let try_acquire = |cell: Cell<M>| {
+            // Relaxed: the exchange decides.
+            let word = cell.word().load(Ordering::Relaxed);
+            // Acquire: as in `lock`. Relaxed: a failed exchange is not tried again.
+            let locked = word & LOCKED == 0
+                && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            // A running transaction has read the record as absent, or may take its delete back.
+            if locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones() {
+                Self::unlock(cell, word);
+                return None;
+            }
+            locked.then_some(word)
+        };
+        let release = |cell: Cell<M>, clear: u64, set: u64| {
+            // Relaxed: no other thread changes the word of a locked cell.
+            let word = cell.word().load(Ordering::Relaxed);
+            Self::unlock(cell, word & !clear | set);
+        };
+        flags::unlink_held(tombstone, try_acquire, release)
+    }
+
+    fn is_absent(&self, record: Record<M>) -> bool {
+        flags::is_absent(record)
+    }
+}
+
+faults! {
+    /// The deliberate faults of IC3.
+    pub trait Ic3Faults: FenceFaults {
+        /// A step does not wait for the steps of the transactions that its own depends on.
+        FORGET_PIECE_WAIT,
+        /// A transaction does not wait for the transactions that it depends on to end.
+        FORGET_PREDECESSORS,
+        /// A transaction that aborts does not doom the transactions that have seen its writes.
+        FORGET_DEPENDENTS,
+        /// A write depends on the newest accessor only.
+        LAST_ACCESSOR_ONLY,
+        /// A transaction that has read a cell leaves no trace there.
+        FORGET_READS,
+        /// A transaction whose own access is void restores what it has saved all the same.
+        RESTORE_VOID,
+        /// A transaction that aborts ends before it dooms others.
+        DOOM_AFTER_END,
+        /// A step is announced before its cells are locked.
+        ANNOUNCE_BEFORE_LOCKING,
+        /// An insert does not wait for a reader of its gap that is validating.
+        IGNORE_VALIDATING,
+        /// A step takes effect although what it has read has changed.
+        SKIP_PIECE_VALIDATION,
+        /// A tombstone leaves its index though a running transaction has accessed it.
+        UNLINK_READ,
+        /// A settled read does not look whether the row is settled.
+        TRUST_SETTLED,
+        /// A reader of a gap leaves no trace in the leaf.
+        FORGET_GAP_READERS,
+    }
+    pub const FAULTS;
+}
+
+/// Where the algorithm asks for its faults. Without a fault each is true.
+impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
+    /// Whether a step waits for the steps of predecessors.
+    #[inline(always)]
+    fn waits_for_steps() -> bool {
+        !F::FORGET_PIECE_WAIT
+    }
+
+    /// Whether a transaction commits after its predecessors.
+    #[inline(always)]
+    fn waits_for_commits() -> bool {
+        !F::FORGET_PREDECESSORS
+    }
+
+    /// Whether an abort dooms later accessors.
+    #[inline(always)]
+    fn aborts_cascade() -> bool {
+        !F::FORGET_DEPENDENTS
+    }
+
+    /// Whether an abort dooms others before it ends.
+    #[inline(always)]
+    fn dooms_in_time() -> bool {
+        !F::DOOM_AFTER_END
+    }
+
+    /// Whether a tombstone stays while a running transaction has accessed it.
+    #[inline(always)]
+    fn keeps_read_tombstones() -> bool {
+        !F::UNLINK_READ
+    }
+}

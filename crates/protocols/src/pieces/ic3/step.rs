@@ -1,0 +1,262 @@
+//! How a step takes effect: it is validated and shown, with all its cells locked.
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{Abort, AbortReason, Cell, Context, Located, Projection, RecordState};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use super::{Constraint, Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::fault::dekker_fence;
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::method::wait::WAITS_MAX;
+use crate::optimistic::VERSION_SHIFT;
+use crate::pieces::accessors::Accessor;
+use crate::pieces::plan::TableClasses;
+use crate::pieces::progress::Running;
+
+/// Returns the word of a locked cell as it is to be published: with the next version and the flags
+/// of the write, if there is one.
+pub(super) fn shown_word<M: Machine>(cx: &mut Context<M>, cell: Cell<M>, write: Option<(usize, usize)>) -> u64 {
+    // Relaxed: no other transaction changes the word of a locked cell.
+    let word = cell.word().load(Ordering::Relaxed);
+    let Some((position, number)) = write else { return word };
+    let write = &mut cx.writes.entries_mut()[position];
+    let next = word + (1 << VERSION_SHIFT);
+    match write.kind {
+        WriteKind::Nothing => word,
+        WriteKind::Update => next,
+        WriteKind::Insert if write.fresh && number == 0 => next & !(ABSENT | QUEUED),
+        WriteKind::Insert => next & !ABSENT,
+        WriteKind::Delete if number == 0 => {
+            write.collect = word & QUEUED == 0;
+            next | ABSENT | QUEUED
+        }
+        WriteKind::Delete => next | ABSENT,
+    }
+}
+
+impl<M: Machine> Ic3Worker<M> {
+    /// Notes a transaction that this one depends on.
+    pub(super) fn depend_on(&mut self, other: Running) {
+        // The same transactions are met in cell after cell.
+        if other.worker != self.own.worker && !self.predecessors.contains(&other) {
+            self.predecessors.push(other);
+        }
+    }
+
+    /// Seals the sums of a piece, whose step goes on: a write of other columns of their records gets
+    /// an entry of its own.
+    pub(super) fn seal_sums(&mut self, cx: &mut Context<M>) {
+        for position in self.first_write..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if self.is_late(write) && !self.classes(write.table().id()).is_appended {
+                cx.writes.seal(position);
+            }
+        }
+    }
+
+    /// Collects the contended cells that the step has read or written, in the order of addresses,
+    /// each once.
+    fn collect_cells(&mut self, cx: &Context<M>) {
+        self.cells.clear();
+        self.cells.extend(self.reads.entries.iter().map(|read| StepCell { cell: read.cell, write: None }));
+        for position in self.first_write..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if write.kind != WriteKind::Nothing && !self.is_late(write) {
+                let cells = write.cells().zip(write.cell_numbers());
+                self.cells.extend(cells.map(|(cell, number)| StepCell { cell, write: Some((position, number)) }));
+            }
+        }
+        self.cells.sort_unstable_by_key(|step| (step.cell.address(), step.write.is_none()));
+        self.cells.dedup_by_key(|step| step.cell.address());
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
+    /// Lets the open step take effect, with this rank; a step without a rank leaves no trace.
+    ///
+    /// # Errors
+    /// The step has met a conflict, or the transaction is doomed. Nothing was shown.
+    pub(super) fn take_effect(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>, rank: u64) -> Result<(), Abort> {
+        if rank > 0 {
+            if self.options.constraint == Constraint::Optimistic || local.of.is_none() {
+                self.wait_for_steps(local, rank)?;
+            }
+            local.collect_cells(cx);
+            if F::ANNOUNCE_BEFORE_LOCKING {
+                self.progress.announce(local.own, rank);
+            }
+            self.lock_cells(cx, local)?;
+            self.apply_updates(cx, local);
+            local.accessors.reserve(local.cells.len());
+            self.validate(cx, local)?;
+            // All cells are locked until what is announced here is shown.
+            M::step("announce");
+            if !self.progress.announce(local.own, rank) {
+                return Err(Abort::new(AbortReason::Cascaded));
+            }
+            self.depend_on_gap_readers(local, rank);
+            self.join_lists(cx, local);
+            self.show(cx, local);
+        }
+        for position in local.first_write..cx.writes.len() {
+            // An appended row is found again by a second insert of its key.
+            if !local.classes(cx.writes.entries()[position].table().id()).is_appended {
+                cx.writes.seal(position);
+            }
+        }
+        local.first_write = cx.writes.len();
+        local.reads.clear();
+        local.changed.clear();
+        local.retries = 0;
+        cx.nodes.clear();
+        Ok(())
+    }
+
+    fn lock_cells(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        M::step("lock step");
+        for StepCell { cell, write } in &local.cells {
+            let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
+            local.reads.lock(*cell, needs_row, WAITS_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the updates of contended cells. An update is code of the application and may panic, so
+    /// this comes before anything is announced.
+    fn apply_updates(&self, cx: &mut Context<M>, local: &Ic3Worker<M>) {
+        for step in &local.cells {
+            step.write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
+        }
+    }
+
+    /// Checks that all that the step has read is as it was.
+    fn validate(&self, cx: &Context<M>, local: &Ic3Worker<M>) -> Result<(), Abort> {
+        if !cx.nodes.is_empty() {
+            self.progress.validates(local.own);
+        }
+        // SeqCst: pairs with the same fence of other steps. Before it come the bits of the leaves
+        // that this step has scanned, and the leaves that its inserts have changed. After it come
+        // the versions of leaves and the bits of others (`gaps`). Of two steps, a reader of a gap
+        // and an insert into it, one sees the other. And it pairs with the fence of
+        // `ReadsAndLocks::observe`: the locks come before the stores to the rows.
+        dekker_fence::<M, F>();
+        M::step("validate step");
+        let changed = |word: u64, observed: u64| (word ^ observed) & !(LOCKED | QUEUED) != 0;
+        // Relaxed: this transaction has locked the cells.
+        let stale = local
+            .reads
+            .entries
+            .iter()
+            .any(|read| changed(read.cell.word().load(Ordering::Relaxed), read.observed_word()));
+        let outcome = match stale {
+            true if !F::SKIP_PIECE_VALIDATION => Err(Abort::new(AbortReason::ReadValidation)),
+            _ => cx.nodes.validate_as(Ordering::SeqCst),
+        };
+        if outcome.is_err() && !cx.nodes.is_empty() {
+            self.progress.has_not_validated(local.own);
+        }
+        outcome
+    }
+
+    /// Joins the list of each cell, and notes the transactions that come before in it.
+    fn join_lists(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) {
+        M::step("join lists");
+        for step in 0..local.cells.len() {
+            let StepCell { cell, write } = local.cells[step];
+            let list = Self::list(cell);
+            for other in list.iter().filter(|other| !other.is(Accessor::<M>::VOID)) {
+                let wrote = other.is(Accessor::<M>::WROTE);
+                if wrote || write.is_some() {
+                    local.depend_on(other.owner());
+                }
+                // The last writer comes after all that stand behind it, and waits for them.
+                if wrote || F::LAST_ACCESSOR_ONLY {
+                    break;
+                }
+            }
+            if F::FORGET_READS && write.is_none() {
+                continue;
+            }
+            let accessor = local.accessors.take();
+            list.push(&accessor, local.own, write.is_some());
+            local.listed.push((cell, accessor));
+            if let Some((position, number)) = write {
+                // Relaxed: this transaction has locked the cell.
+                let flags = cell.word().load(Ordering::Relaxed) & (ABSENT | QUEUED);
+                let start = local.saved.len();
+                cx.writes.save(position, number, &mut local.saved);
+                local.exposed.push(Exposed { cell, accessor, position, number, start, flags });
+            }
+        }
+    }
+
+    /// Shows the step's writes, and unlocks all its cells.
+    fn show(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        M::step("show");
+        for position in local.first_write..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if write.kind != WriteKind::Nothing && !local.is_late(write) {
+                cx.writes.expose(position);
+            }
+        }
+        for StepCell { cell, write } in local.cells.drain(..) {
+            let word = shown_word(cx, cell, write);
+            Self::unlock(cell, word);
+        }
+        local.reads.locked.clear();
+    }
+
+    /// Reads units that need no order: constants, or the absence of a row that is only appended.
+    pub(super) fn read_untracked(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Ic3Worker<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        classes: TableClasses,
+    ) -> Result<RecordState, Abort> {
+        if classes.is_appended {
+            return local.late.observe_within(cx, at, columns, columns.groups(), |_| true);
+        }
+        // No declared type changes these columns, nor inserts or deletes rows. Acquire: pairs with
+        // the Release by which the index, or a transaction of before, has published the row.
+        let word = at.record.first_cell().word().load(Ordering::Acquire);
+        cx.copy_row(at, columns);
+        Ok(flags::found(word & (ABSENT | UNLINKED)))
+    }
+
+    /// Reads a row whose inserting transaction has ended, in columns that only inserts write.
+    ///
+    /// # Errors
+    /// The row is being written, or is not there: the declaration is wrong.
+    pub(super) fn read_settled(
+        &self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        M::step("read settled");
+        let cell = at.record.first_cell();
+        let mut spin = Spin::<M>::new();
+        while !F::TRUST_SETTLED {
+            let word = Self::lock(cell);
+            let is_written = Self::list(cell).iter().any(|other| other.is(Accessor::<M>::WROTE | Accessor::<M>::VOID));
+            Self::unlock(cell, word);
+            if word & UNLINKED != 0 {
+                return Ok(RecordState::Unlinked);
+            }
+            if !is_written {
+                if word & ABSENT != 0 {
+                    return Err(Abort::new(AbortReason::Undeclared));
+                }
+                break;
+            }
+            if spin.count() > WAITS_MAX {
+                return Err(Abort::new(AbortReason::ReadLocked));
+            }
+            spin.wait();
+        }
+        cx.copy_row(at, columns);
+        Ok(RecordState::Row)
+    }
+}

@@ -1,0 +1,166 @@
+//! What a protocol of this family knows of the declared types.
+//!
+//! The analysis works on the units that the run has. So the plan is made once the tables exist: with
+//! timestamp splitting a unit is a group of columns, and otherwise a row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use contend_analysis::{AnalysisOptions, Class, Plan as Analysis};
+use contend_engine::{EngineOptions, Groups};
+use contend_model::pieces::{Mode, TypeSet};
+use parking_lot::RwLock;
+
+use super::progress::RANK_MAX;
+
+/// Consecutive pieces of a type that take effect together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The number of its first piece, and that of its last.
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// Its place in the order of all steps, from 1; 0 if it accesses no contended unit.
+    pub(super) rank: u64,
+}
+
+/// The units of a table, by their classes, as groups. Without timestamp splitting a row is one
+/// unit, and a class has all groups or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableClasses {
+    /// The groups whose accesses need an order.
+    pub(super) contended: Groups,
+    /// Whether rows are only inserted, and read once they are settled.
+    pub(super) is_appended: bool,
+}
+
+impl TableClasses {
+    /// All accesses need an order.
+    pub(super) const CONTENDED: TableClasses = TableClasses { contended: Groups::ALL, is_appended: false };
+}
+
+/// The plan of a set of types.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The step of each piece, by types.
+    steps: Vec<Vec<Step>>,
+    tables: Vec<TableClasses>,
+    /// For each type, piece and table, the groups that are read of settled rows; empty if no piece
+    /// reads any.
+    settled: Vec<Vec<Vec<Groups>>>,
+}
+
+impl Plan {
+    /// Makes the plan of these types. With `appends`, inserts into tables without readers need no
+    /// order.
+    ///
+    /// # Errors
+    /// A declaration is not valid, or there are too many ranks.
+    pub(super) fn new(types: &TypeSet, engine: &EngineOptions, appends: bool) -> Result<Plan, String> {
+        let options = AnalysisOptions {
+            split: engine.timestamp_splitting,
+            updates: engine.commit_time_updates,
+            snapshots: false,
+            appends,
+        };
+        let analysis = Analysis::new(types, options).map_err(|error| error.to_string())?;
+        let ranks = analysis.vertices.iter().filter_map(|vertex| vertex.rank).max().unwrap_or(0);
+        if u64::from(ranks) > RANK_MAX {
+            return Err(format!("the declared types need {ranks} ranks; valid: up to {RANK_MAX}"));
+        }
+        let mut steps = Vec::new();
+        for of in &analysis.types {
+            let step = |group: &contend_analysis::Group| {
+                let step = Step { first: group.first, last: group.last, rank: group.rank.unwrap_or(0).into() };
+                std::iter::repeat_n(step, group.last + 1 - group.first)
+            };
+            steps.push(of.groups.iter().flat_map(step).collect());
+        }
+        let mut tables = vec![TableClasses { contended: Groups::NONE, is_appended: false }; types.tables.len()];
+        for unit in &analysis.units {
+            let groups = if options.split { Groups::of(unit.cell as u32) } else { Groups::ALL };
+            match unit.class {
+                Class::Contended => tables[unit.table].contended = tables[unit.table].contended.union(groups),
+                Class::Append => tables[unit.table].is_appended = true,
+                Class::Unused | Class::Constant | Class::Sum => {}
+            }
+        }
+        Ok(Plan { steps, tables, settled: settled(types) })
+    }
+
+    /// Returns the number of types.
+    pub(super) fn type_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Returns the step of a piece of a type.
+    #[inline(always)]
+    pub(super) fn step(&self, of: usize, piece: usize) -> Step {
+        self.steps[of][piece]
+    }
+
+    /// Whether a type has a step of this rank.
+    pub(super) fn has_rank(&self, of: usize, rank: u64) -> bool {
+        self.steps[of].iter().any(|step| step.rank == rank)
+    }
+
+    /// Returns the classes of a table's units. A table that was created after the declaration is
+    /// accessed by no declared type.
+    #[inline(always)]
+    pub(super) fn classes(&self, table: u32) -> TableClasses {
+        self.tables.get(table as usize).copied().unwrap_or(TableClasses::CONTENDED)
+    }
+
+    /// Returns the groups of a table that a piece reads of settled rows.
+    #[inline(always)]
+    pub(super) fn settled(&self, of: usize, piece: usize, table: u32) -> Groups {
+        if self.settled.is_empty() { Groups::NONE } else { self.settled[of][piece][table as usize] }
+    }
+}
+
+/// Returns the groups of settled reads, by types, pieces and tables; empty if there are none.
+fn settled(types: &TypeSet) -> Vec<Vec<Vec<Groups>>> {
+    let pieces =
+        |of: &contend_model::pieces::TransactionType| vec![vec![Groups::NONE; types.tables.len()]; of.pieces.len()];
+    let mut settled: Vec<_> = types.types.iter().map(pieces).collect();
+    let mut there_are_some = false;
+    for ((of, piece), access) in types.accesses().filter(|(_, access)| access.mode == Mode::Settled) {
+        let groups = &mut settled[of][piece][access.table];
+        *groups = groups.union(access.groups);
+        there_are_some = true;
+    }
+    if there_are_some { settled } else { Vec::new() }
+}
+
+/// The plan in force, which each worker keeps a copy of.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    now: RwLock<Option<Arc<Plan>>>,
+    changes: AtomicU64,
+}
+
+/// A worker's copy of the plan in force.
+#[derive(Debug, Default)]
+pub(super) struct KnownPlan {
+    pub(super) plan: Option<Arc<Plan>>,
+    seen: u64,
+}
+
+impl Plans {
+    /// Puts a plan in force. Transactions that begin later follow it.
+    pub(super) fn replace(&self, plan: Plan) {
+        *self.now.write() = Some(Arc::new(plan));
+        // Release: pairs with the Acquire in `refresh`. The plan itself is behind the lock.
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Brings a worker's copy up to date.
+    #[inline(always)]
+    pub(super) fn refresh(&self, known: &mut KnownPlan) {
+        // Acquire: pairs with the Release in `replace`.
+        let changes = self.changes.load(Ordering::Acquire);
+        if changes != known.seen {
+            known.plan.clone_from(&self.now.read());
+            known.seen = changes;
+        }
+    }
+}

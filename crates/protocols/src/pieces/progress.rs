@@ -1,0 +1,223 @@
+//! How far each worker's transaction has come: all that another transaction asks about it, in one
+//! word.
+//!
+//! | bits | meaning |
+//! | --- | --- |
+//! | 63..18 | the transaction's number among those of its worker |
+//! | 17..4 | the rank of the last step that has taken effect; 0 if none has |
+//! | 3 | doomed: a transaction that it depends on has aborted |
+//! | 2 | validates: it is validating leaves that it has scanned, and waits for nothing |
+//! | 1 | commits: it has passed its commit point |
+//! | 0 | ended: it has committed or aborted, and is in no list any more |
+//!
+//! One load answers for one transaction: the number says whether the answer is about the asked one.
+//! Other workers change the word only to doom the transaction. So its owner changes it by exchanges,
+//! and of a doom and the commit point exactly one succeeds.
+
+use std::sync::atomic::AtomicUsize;
+
+use contend_machine::{Atomic64, Machine, Ordering};
+use crossbeam_utils::CachePadded;
+
+const ENDED: u64 = 1;
+const COMMITS: u64 = 1 << 1;
+const VALIDATES: u64 = 1 << 2;
+const DOOMED: u64 = 1 << 3;
+const RANK_SHIFT: u32 = 4;
+/// The largest rank.
+pub(super) const RANK_MAX: u64 = (1 << 14) - 1;
+const NUMBER_SHIFT: u32 = 18;
+
+/// A running transaction, as others name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Running {
+    /// The number of its worker.
+    pub(super) worker: usize,
+    /// Its number among the transactions of its worker.
+    pub(super) number: u64,
+    /// Its type, or [`Running::NO_KIND`].
+    pub(super) kind: u32,
+}
+
+impl Running {
+    /// The transaction has no declared type.
+    pub(super) const NO_KIND: u32 = u32::MAX;
+}
+
+/// A worker's words, on a line of their own.
+#[derive(Debug)]
+struct Line<M: Machine> {
+    progress: M::U64,
+    /// The tables whose gaps the transaction has observed: bit `n` stands for all tables with number
+    /// `n` modulo 64.
+    scans: M::U64,
+}
+
+/// The progress of all workers' transactions.
+#[derive(Debug)]
+pub(super) struct Progress<M: Machine> {
+    lines: Box<[CachePadded<Line<M>>]>,
+    /// One more than the largest number of a worker so far. A word of the host: it changes when a
+    /// worker is made.
+    workers: AtomicUsize,
+}
+
+impl<M: Machine> Progress<M> {
+    /// Returns the progress of workers with numbers below `workers`, none of which runs a
+    /// transaction.
+    pub(super) fn new(workers: usize) -> Self {
+        let line = |_| CachePadded::new(Line { progress: M::U64::new(ENDED), scans: M::U64::new(0) });
+        Progress { lines: (0..workers).map(line).collect(), workers: AtomicUsize::new(0) }
+    }
+
+    /// Returns a number that no worker so far has reached.
+    pub(super) fn workers(&self) -> usize {
+        // SeqCst: comes behind the fence of an insert's step (`gaps`). A reader whose worker is not
+        // counted yet passes its own fence later, and finds the leaf changed.
+        self.workers.load(Ordering::SeqCst)
+    }
+
+    fn word(&self, worker: usize) -> &M::U64 {
+        &self.lines[worker].progress
+    }
+
+    /// Counts a worker, and returns the number of its last transaction. A worker that takes the place
+    /// of another continues its numbers.
+    pub(super) fn register(&self, worker: usize) -> u64 {
+        // SeqCst: pairs with the load in `workers`.
+        self.workers.fetch_max(worker + 1, Ordering::SeqCst);
+        // Relaxed: the worker that stored the word has ended.
+        self.word(worker).load(Ordering::Relaxed) >> NUMBER_SHIFT
+    }
+
+    /// Begins a transaction.
+    #[inline(always)]
+    pub(super) fn begin(&self, own: Running) {
+        // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
+        // `is_past` and `has_ended`, which take a larger number for the end.
+        self.word(own.worker).store(own.number << NUMBER_SHIFT, Ordering::Release);
+    }
+
+    /// Whether the caller's transaction has to abort, because one that it depends on has aborted.
+    #[inline(always)]
+    pub(super) fn is_doomed(&self, own: Running) -> bool {
+        // Relaxed: a doom that this load misses fails the exchange at the commit point.
+        self.word(own.worker).load(Ordering::Relaxed) & DOOMED != 0
+    }
+
+    /// Dooms a transaction, unless it has passed its commit point or ended.
+    pub(super) fn doom(&self, other: Running) {
+        let word = self.word(other.worker);
+        // Relaxed: the exchange judges the word that the load has seen.
+        let mut now = word.load(Ordering::Relaxed);
+        while now >> NUMBER_SHIFT == other.number && now & (COMMITS | ENDED | DOOMED) == 0 {
+            // Relaxed, both: the order of the word itself decides between a doom and the commit
+            // point. What the doomed transaction has to see passes by the cells that it undoes.
+            match word.compare_exchange(now, now | DOOMED, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return M::step("doom"),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Says that the caller's transaction validates leaves from here on.
+    pub(super) fn validates(&self, own: Running) {
+        // Relaxed: the fence that follows orders it (`Ic3::validate`).
+        self.word(own.worker).fetch_or(VALIDATES, Ordering::Relaxed);
+    }
+
+    /// Says that the caller's validation has failed.
+    pub(super) fn has_not_validated(&self, own: Running) {
+        // Relaxed: a transaction that waits for the end of the validation takes nothing from it.
+        self.word(own.worker).fetch_and(!VALIDATES, Ordering::Relaxed);
+    }
+
+    /// Announces that the step of this rank takes effect: the caller has locked all its cells, and
+    /// validated them. Returns `false`, and announces nothing, if the transaction is doomed.
+    pub(super) fn announce(&self, own: Running, rank: u64) -> bool {
+        let word = self.word(own.worker);
+        // Relaxed: only a doom can come between, and the exchange finds it.
+        let mut now = word.load(Ordering::Relaxed);
+        while now & DOOMED == 0 {
+            let next = own.number << NUMBER_SHIFT | rank << RANK_SHIFT;
+            // Release: pairs with the Acquire of `is_past`: a transaction that finds the rank also
+            // finds the cells locked, or as this step has left them. Relaxed: a failed exchange only
+            // shows the doom.
+            match word.compare_exchange(now, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(changed) => now = changed,
+            }
+        }
+        self.has_not_validated(own);
+        false
+    }
+
+    /// Passes the commit point of the caller's transaction. Returns `false` if it is doomed.
+    pub(super) fn commit_point(&self, own: Running) -> bool {
+        let word = self.word(own.worker);
+        // Relaxed, all: as in `doom`.
+        let now = word.load(Ordering::Relaxed);
+        now & DOOMED == 0 && word.compare_exchange(now, now | COMMITS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Ends the caller's transaction, which is in no list any more. If it aborts, it has doomed its
+    /// successors before.
+    pub(super) fn end(&self, own: Running) {
+        // Release: the dooms, or the commit, come before; pairs with the Acquire of `has_ended`. So
+        // a successor that sees the end also sees its own doom, and fails at its commit point.
+        self.word(own.worker).fetch_or(ENDED, Ordering::Release);
+    }
+
+    /// Whether a transaction has ended.
+    #[inline(always)]
+    pub(super) fn has_ended(&self, other: Running) -> bool {
+        // Acquire: pairs with the Release of `end` and `begin`.
+        let now = self.word(other.worker).load(Ordering::Acquire);
+        now >> NUMBER_SHIFT != other.number || now & ENDED != 0
+    }
+
+    /// Whether a transaction has ended, or a step of it of this rank or a larger one has taken
+    /// effect.
+    #[inline(always)]
+    pub(super) fn is_past(&self, other: Running, rank: u64) -> bool {
+        // Acquire: pairs with the Release of `announce`, `end` and `begin`.
+        let now = self.word(other.worker).load(Ordering::Acquire);
+        now >> NUMBER_SHIFT != other.number || now & ENDED != 0 || now >> RANK_SHIFT & RANK_MAX >= rank
+    }
+
+    /// Notes that the caller's transaction observes gaps of the tables in `scans`.
+    pub(super) fn note_scans(&self, own: Running, scans: u64) {
+        // Relaxed: the fence of the validation orders it, as it orders the bit of the leaf.
+        self.lines[own.worker].scans.store(scans, Ordering::Relaxed);
+    }
+
+    /// Returns the transaction of a worker, if it may have observed gaps of a table, in a step of
+    /// this rank that has taken effect. Waits while it validates.
+    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, ignores_validating: bool) -> Option<Running> {
+        let mut spin = contend_machine::Spin::<M>::new();
+        loop {
+            // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
+            // validation. Acquire is part of it: pairs with the Release of `announce`.
+            let now = self.word(worker).load(Ordering::SeqCst);
+            if now & VALIDATES != 0 && !ignores_validating {
+                // A validation waits for nothing, so this ends.
+                spin.wait();
+                continue;
+            }
+            // Relaxed: the reader stored it before its fence.
+            let scans = self.lines[worker].scans.load(Ordering::Relaxed);
+            let is_past = now & ENDED == 0 && now >> RANK_SHIFT & RANK_MAX >= rank;
+            let number = now >> NUMBER_SHIFT;
+            return (is_past && scans & scan_bit(table) != 0).then_some(Running {
+                worker,
+                number,
+                kind: Running::NO_KIND,
+            });
+        }
+    }
+}
+
+/// Returns the bit of a table in the word of scans.
+pub(super) fn scan_bit(table: u32) -> u64 {
+    1 << (table % u64::BITS)
+}
