@@ -227,10 +227,12 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
 }
 
 /// Options that determine how often transactions conflict.
-const CONTENTION: [&str; 10] = [
+const CONTENTION: [&str; 12] = [
     "bank.accounts",
     "bank.theta",
     "litmus.keys",
+    "pieces.records",
+    "pieces.scope",
     "smallbank.customers",
     "smallbank.hot",
     "smallbank.hot_customers",

@@ -8,6 +8,7 @@
 pub mod bank;
 pub mod litmus;
 mod loading;
+pub mod pieces;
 mod random;
 mod registry;
 #[cfg(test)]

@@ -40,4 +40,5 @@ workloads! {
     crate::smallbank::SmallBank: crate::smallbank::INFOS;
     crate::tatp::Tatp: crate::tatp::INFOS;
     crate::litmus::Litmus: crate::litmus::INFOS;
+    crate::pieces::Pieces: crate::pieces::INFOS;
 }

@@ -31,7 +31,7 @@ fn no_registered_protocol_breaks_its_promise() {
 
 #[test]
 fn other_workloads_are_explored_as_well() {
-    for workload in ["ycsb-f", "bank", "smallbank", "tatp"] {
+    for workload in ["ycsb-f", "bank", "smallbank", "tatp", "pieces"] {
         let config = ExploreConfig { executions: 30, ..ExploreConfig::default() };
         for explored in explore(&on(workload, &[]).resolve().expect("valid"), &config, &Stop::default()).expect("valid")
         {

@@ -228,31 +228,35 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         let mut next = 0;
         while let Some(&other) = local.predecessors.get(next) {
-            if self.progress.has_ended(other) {
-                local.predecessors.swap_remove(next);
-                continue;
-            }
-            M::step("wait for steps");
             let mut spin = Spin::<M>::new();
-            while !self.is_past(local, other, rank) {
-                self.wait(local, &mut spin)?;
+            loop {
+                match self.progress.rank_of(other) {
+                    None => {
+                        local.predecessors.swap_remove(next);
+                        break;
+                    }
+                    Some(passed) if self.is_past(local, other, passed, rank) => {
+                        next += 1;
+                        break;
+                    }
+                    Some(_) => {
+                        M::step("wait for steps");
+                        self.wait(local, &mut spin)?;
+                    }
+                }
             }
-            next += 1;
         }
         Ok(())
     }
 
-    /// Whether a predecessor is past a rank.
-    fn is_past(&self, local: &Ic3Worker<M>, other: Running, rank: u64) -> bool {
-        if !self.options.rendezvous {
-            // The paper's rule: the partner of this rank, or the end.
-            let has_partner = match &local.known.plan {
-                Some(plan) if other.kind != Running::NO_KIND => plan.has_rank(other.kind as usize, rank),
-                _ => false,
-            };
-            return if has_partner { self.progress.is_past(other, rank) } else { self.progress.has_ended(other) };
+    /// Whether a predecessor that has `passed` a rank, and has not ended, is past `rank`.
+    fn is_past(&self, local: &Ic3Worker<M>, other: Running, passed: u64, rank: u64) -> bool {
+        if self.options.rendezvous {
+            return passed >= rank;
         }
-        self.progress.is_past(other, rank)
+        // The paper's rule: behind the partner of this rank, if there is one.
+        let partner = local.known.plan.as_ref().filter(|_| other.kind != Running::NO_KIND);
+        passed >= rank && partner.is_some_and(|plan| plan.has_rank(other.kind as usize, rank))
     }
 
     /// Waits until all predecessors have ended.
@@ -278,7 +282,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if spin.count() > LOCK_WAITS_MAX {
             return Err(Abort::new(AbortReason::LockTimeout));
         }
-        spin.wait();
+        spin.wait_briefly();
         Ok(())
     }
 

@@ -94,7 +94,7 @@ impl<M: Machine> Progress<M> {
     #[inline(always)]
     pub(super) fn begin(&self, own: Running) {
         // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
-        // `is_past` and `has_ended`, which take a larger number for the end.
+        // `rank_of` and `has_ended`, which take a larger number for the end.
         self.word(own.worker).store(own.number << NUMBER_SHIFT, Ordering::Release);
     }
 
@@ -140,7 +140,7 @@ impl<M: Machine> Progress<M> {
         let mut now = word.load(Ordering::Relaxed);
         while now & DOOMED == 0 {
             let next = own.number << NUMBER_SHIFT | rank << RANK_SHIFT;
-            // Release: pairs with the Acquire of `is_past`: a transaction that finds the rank also
+            // Release: pairs with the Acquire of `rank_of`: a transaction that finds the rank also
             // finds the cells locked, or as this step has left them. Relaxed: a failed exchange only
             // shows the doom.
             match word.compare_exchange(now, next, Ordering::Release, Ordering::Relaxed) {
@@ -176,13 +176,14 @@ impl<M: Machine> Progress<M> {
         now >> NUMBER_SHIFT != other.number || now & ENDED != 0
     }
 
-    /// Whether a transaction has ended, or a step of it of this rank or a larger one has taken
-    /// effect.
+    /// Returns how far a transaction has come: the rank of its last step that has taken effect, or
+    /// `None` if it has ended.
     #[inline(always)]
-    pub(super) fn is_past(&self, other: Running, rank: u64) -> bool {
+    pub(super) fn rank_of(&self, other: Running) -> Option<u64> {
         // Acquire: pairs with the Release of `announce`, `end` and `begin`.
         let now = self.word(other.worker).load(Ordering::Acquire);
-        now >> NUMBER_SHIFT != other.number || now & ENDED != 0 || now >> RANK_SHIFT & RANK_MAX >= rank
+        let runs = now >> NUMBER_SHIFT == other.number && now & ENDED == 0;
+        runs.then_some(now >> RANK_SHIFT & RANK_MAX)
     }
 
     /// Notes that the caller's transaction observes gaps of the tables in `scans`.

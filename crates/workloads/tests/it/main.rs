@@ -254,6 +254,7 @@ impl WorkloadVisitor for RunsRight {
             Some("smallbank") => &[("smallbank.customers", "50"), ("smallbank.hot_customers", "5")],
             Some("tatp") => &[("tatp.subscribers", "20")],
             Some("litmus") => &[],
+            Some("pieces") => &[("pieces.records", "100"), ("pieces.cancel", "0.1")],
             _ => panic!("say how {} is made small", info.name),
         };
         let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
