@@ -4,15 +4,19 @@
 //! has access infos, special facilities, and call forwardings. A transaction that finds no row
 //! fails, as in the specification: it cancels itself. About a quarter of all transactions do so.
 //!
+//! UpdateSubscriberData changes the facility first, and then the subscriber. The facility may be
+//! missing; in this order nothing has been changed then.
+//!
 //! Call forwardings of a facility begin at 0, 8 or 16 o'clock, so a facility has at most three. A
 //! lookup of these three keys replaces the specification's range scan, and any index will do.
 
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
+use contend_model::pieces::Piece;
 use contend_model::{
-    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Whole,
-    options,
+    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
+    Whole, options,
 };
 
 use crate::loading::load_in_steps;
@@ -39,6 +43,21 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
     source: "Telecommunication Application Transaction Processing benchmark, description version 1.0, IBM, 2009",
     preset: &[],
 }];
+
+// The pieces, each with its place in its transaction.
+const SUBSCRIBER: Piece = Piece::new(0, "subscriber");
+const ACCESS_INFO: Piece = Piece::new(0, "access_info");
+const FACILITY: Piece = Piece::new(0, "facility");
+/// The second piece of GetNewDestination.
+const FORWARDINGS: Piece = Piece::new(1, "forwardings");
+/// The second piece of UpdateSubscriberData.
+const BIT: Piece = Piece::new(1, "bit");
+/// The first piece of the transactions that are given a telephone number.
+const BY_NUMBER: Piece = Piece::new(0, "by_number");
+const LOCATION: Piece = Piece::new(1, "location");
+const FACILITIES: Piece = Piece::new(1, "facilities");
+const INSERTED: Piece = Piece::new(2, "forwarding");
+const DELETED: Piece = Piece::new(1, "forwarding");
 
 const LOAD_STEP: u64 = 1024;
 /// The number of types of access infos, and of special facilities.
@@ -187,61 +206,65 @@ impl Tatp {
     }
 
     fn find<T: Txn>(&self, tx: &mut T, number: u64) -> Result<u64, Abort> {
-        match tx.read(&self.by_number, number, ByNumber::SUBSCRIBER)? {
-            Some(subscriber) => Ok(subscriber),
-            None => Err(tx.cancel()),
-        }
+        tx.piece(BY_NUMBER, |tx| {
+            let subscriber = tx.read(&self.by_number, number, ByNumber::SUBSCRIBER)?;
+            subscriber.ok_or_else(|| tx.cancel())
+        })
     }
 
     /// Returns the number to which a call at the given hour is forwarded.
     fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
-        if tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)? != Some(1) {
-            return Err(tx.cancel());
-        }
-        let starts: [u64; STARTS as usize] = std::array::from_fn(|start| forwarding_key(facility, start as u64));
-        let mut destination = None;
-        tx.read_many(&self.forwarding, &starts[..=input.start as usize], Whole, |_, row| {
-            destination =
-                row.filter(|row: &CallForwarding| input.end_time < row.end_time).map(|row| row.number).or(destination);
+        tx.piece(FACILITY, |tx| {
+            let is_active = tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)?;
+            must(is_active == Some(1), tx)
         })?;
-        destination.ok_or_else(|| tx.cancel())
+        let starts: [u64; STARTS as usize] = std::array::from_fn(|start| forwarding_key(facility, start as u64));
+        tx.piece(FORWARDINGS, |tx| {
+            let mut destination = None;
+            tx.read_many(&self.forwarding, &starts[..=input.start as usize], Whole, |_, row| {
+                destination = row
+                    .filter(|row: &CallForwarding| input.end_time < row.end_time)
+                    .map(|row| row.number)
+                    .or(destination);
+            })?;
+            destination.ok_or_else(|| tx.cancel())
+        })
     }
 
     fn update_subscriber<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
-        let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
         let facility = typed_key(input.subscriber, input.type_number);
         let data_a = SpecialFacility::DATA_A.set(u64::from(input.value >> 1 & 0xff));
-        if !tx.update(&self.subscriber, input.subscriber, bit)? || !tx.update(&self.facility, facility, data_a)? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        tx.piece(FACILITY, |tx| must(tx.update(&self.facility, facility, data_a)?, tx))?;
+        let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
+        tx.piece(BIT, |tx| must(tx.update(&self.subscriber, input.subscriber, bit)?, tx))
+    }
+
+    fn update_location<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let subscriber = self.find(tx, number_of(input.subscriber))?;
+        let place = Subscriber::VLR_LOCATION.set(location(subscriber, input.value));
+        tx.piece(LOCATION, |tx| must(tx.update(&self.subscriber, subscriber, place)?, tx))
     }
 
     fn insert_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let subscriber = self.find(tx, number_of(input.subscriber))?;
         let kinds: [u64; TYPES as usize] = std::array::from_fn(|kind| typed_key(subscriber, kind as u64 + 1));
-        let mut there = [false; TYPES as usize];
-        tx.read_many(&self.facility, &kinds, SpecialFacility::IS_ACTIVE, |kind, row| there[kind] = row.is_some())?;
-        if !there[input.type_number as usize - 1] {
-            return Err(tx.cancel());
-        }
+        tx.piece(FACILITIES, |tx| {
+            let mut there = [false; TYPES as usize];
+            tx.read_many(&self.facility, &kinds, SpecialFacility::IS_ACTIVE, |kind, row| there[kind] = row.is_some())?;
+            must(there[input.type_number as usize - 1], tx)
+        })?;
         let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
         let mut number = [b'0'; 15];
         number[5..].copy_from_slice(format_digits(input.value).as_slice());
-        if !tx.insert(&self.forwarding, key, CallForwarding { end_time: input.end_time, number })? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        let row = CallForwarding { end_time: input.end_time, number };
+        tx.piece(INSERTED, |tx| must(tx.insert(&self.forwarding, key, row)?, tx))
     }
 
     fn delete_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
         let subscriber = self.find(tx, number_of(input.subscriber))?;
         let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
-        if !tx.delete(&self.forwarding, key)? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        tx.piece(DELETED, |tx| must(tx.delete(&self.forwarding, key)?, tx))
     }
 
     /// Loads a subscriber with its other rows.
@@ -290,6 +313,11 @@ impl Tatp {
         let count = draw % (STARTS + 1);
         (0..count).map(move |i| (draw / 8 + i) % STARTS)
     }
+}
+
+/// Cancels the transaction unless this holds.
+fn must<T: Txn>(holds: bool, tx: &mut T) -> Result<(), Abort> {
+    if holds { Ok(()) } else { Err(tx.cancel()) }
 }
 
 /// Draws one to four of the four types.
@@ -413,28 +441,54 @@ impl Workload for Tatp {
         declaration.partition((input.subscriber % self.options.partitions) as usize);
     }
 
+    fn types(&self, types: &mut Types) {
+        let Tatp { subscriber, by_number, access_info, facility, forwarding, .. } = self;
+        let is_active = SpecialFacility::IS_ACTIVE;
+        types.add_read_only("get_subscriber_data").piece(SUBSCRIBER, |piece| piece.read(subscriber, Whole).cancels());
+        types
+            .add_read_only("get_new_destination")
+            .piece(FACILITY, |piece| piece.read(facility, is_active).cancels())
+            .piece(FORWARDINGS, |piece| piece.read(forwarding, Whole).cancels());
+        types.add_read_only("get_access_data").piece(ACCESS_INFO, |piece| piece.read(access_info, Whole).cancels());
+        types
+            .add("update_subscriber_data")
+            .piece(FACILITY, |piece| piece.update(facility, SpecialFacility::DATA_A.set(0)).cancels())
+            .piece(BIT, |piece| piece.update(subscriber, Subscriber::BIT.element(0).set(0)).cancels());
+        types
+            .add("update_location")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER).cancels())
+            .piece(LOCATION, |piece| piece.update(subscriber, Subscriber::VLR_LOCATION.set(0)).cancels());
+        types
+            .add("insert_call_forwarding")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER).cancels())
+            .piece(FACILITIES, |piece| piece.read(facility, is_active).cancels())
+            .piece(INSERTED, |piece| piece.insert(forwarding).cancels());
+        types
+            .add("delete_call_forwarding")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER).cancels())
+            .piece(DELETED, |piece| piece.delete(forwarding).cancels());
+    }
+
     fn execute<T: Txn>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {
         match input.kind {
-            Kind::GetSubscriberData => match tx.read(&self.subscriber, input.subscriber, Whole)? {
-                Some(row) => drop(std::hint::black_box(row)),
-                None => return Err(tx.cancel()),
-            },
-            Kind::GetNewDestination => drop(std::hint::black_box(self.new_destination(tx, input)?)),
+            Kind::GetSubscriberData => {
+                let row = tx.piece(SUBSCRIBER, |tx| {
+                    let row = tx.read(&self.subscriber, input.subscriber, Whole)?;
+                    row.ok_or_else(|| tx.cancel())
+                })?;
+                std::hint::black_box(row);
+            }
+            Kind::GetNewDestination => _ = std::hint::black_box(self.new_destination(tx, input)?),
             Kind::GetAccessData => {
                 let key = typed_key(input.subscriber, input.type_number);
-                match tx.read(&self.access_info, key, Whole)? {
-                    Some(row) => drop(std::hint::black_box(row)),
-                    None => return Err(tx.cancel()),
-                }
+                let row = tx.piece(ACCESS_INFO, |tx| {
+                    let row = tx.read(&self.access_info, key, Whole)?;
+                    row.ok_or_else(|| tx.cancel())
+                })?;
+                std::hint::black_box(row);
             }
             Kind::UpdateSubscriberData => self.update_subscriber(tx, input)?,
-            Kind::UpdateLocation => {
-                let subscriber = self.find(tx, number_of(input.subscriber))?;
-                let place = Subscriber::VLR_LOCATION.set(location(subscriber, input.value));
-                if !tx.update(&self.subscriber, subscriber, place)? {
-                    return Err(tx.cancel());
-                }
-            }
+            Kind::UpdateLocation => self.update_location(tx, input)?,
             Kind::InsertCallForwarding => self.insert_forwarding(tx, input)?,
             Kind::DeleteCallForwarding => self.delete_forwarding(tx, input)?,
         }
