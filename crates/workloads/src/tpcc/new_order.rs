@@ -144,7 +144,8 @@ impl<F: Faults> Tpcc<F> {
         Ok(())
     }
 
-    /// Reads the items into `scratch.offers`. Cancels the transaction if one of them does not exist.
+    /// Reads the items into `scratch.offers`. Cancels the transaction if one of them does not
+    /// exist.
     #[inline]
     fn read_items<T: Txn>(&self, tx: &mut T, scratch: &mut Scratch, input: &Input) -> Result<(), Abort> {
         scratch.keys.clear();
