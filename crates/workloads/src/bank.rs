@@ -12,10 +12,11 @@
 use std::ops::ControlFlow;
 
 use contend_model::options::Fraction;
+use contend_model::pieces::{Mode, Piece};
 use contend_model::random::{GOLDEN_GAMMA, below};
 use contend_model::{
     Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Projection, Table, TableSpec, Tables, Txn,
-    options,
+    Types, options,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -50,6 +51,10 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
     source: "the classic example of a transaction (Gray, Reuter: Transaction Processing, 1993)",
     preset: &[],
 }];
+
+/// The piece of a transfer, and that of an audit. There is one table, so all accesses to it are
+/// one step.
+const ACCOUNTS: Piece = Piece::new(0, "accounts");
 
 const LOAD_STEP: u64 = 4096;
 /// Accounts that an audit reads in one batch.
@@ -93,6 +98,36 @@ pub struct Bank {
 impl Bank {
     fn total(&self) -> u64 {
         self.options.accounts * self.options.balance
+    }
+
+    /// Returns the sum of all accounts.
+    #[inline]
+    fn audit<T: Txn>(&self, tx: &mut T, keys: &mut Vec<u64>) -> Result<u64, Abort> {
+        let mut sum = 0u64;
+        let mut next = 0;
+        while next < self.options.accounts {
+            keys.clear();
+            keys.extend((next..self.options.accounts).take(AUDIT_STEP));
+            next += keys.len() as u64;
+            tx.read_rows(&self.table, keys, Projection::WHOLE, |_, row| {
+                // A missing account, or an impossible balance, must not stop the sum: the sum is
+                // judged only if the audit commits.
+                sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
+            })?;
+        }
+        Ok(sum)
+    }
+
+    #[inline]
+    fn transfer<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        let Some(from) = tx.modify_row(&self.table, input.from, Groups::ALL)? else { return Err(tx.cancel()) };
+        if from[0] < input.amount {
+            return Err(tx.cancel());
+        }
+        from[0] -= input.amount;
+        let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? else { return Err(tx.cancel()) };
+        to[0] = to[0].wrapping_add(input.amount);
+        Ok(())
     }
 }
 
@@ -196,31 +231,19 @@ impl Workload for Bank {
         }
     }
 
+    fn types(&self, types: &mut Types) {
+        let (table, all) = (&self.table, Groups::ALL);
+        types.add("transfer").piece(ACCOUNTS, |piece| piece.access(Mode::Write, table, all).cancels());
+        types.add_read_only("audit").piece(ACCOUNTS, |piece| piece.access(Mode::Read, table, all));
+    }
+
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         if input.audit {
-            let mut sum = 0u64;
-            let mut next = 0;
-            while next < self.options.accounts {
-                client.keys.clear();
-                client.keys.extend((next..self.options.accounts).take(AUDIT_STEP));
-                next += client.keys.len() as u64;
-                tx.read_rows(&self.table, &client.keys, Projection::WHOLE, |_, row| {
-                    // A missing account, or an impossible balance, must not stop the sum: the sum
-                    // is judged only if the audit commits.
-                    sum = sum.wrapping_add(row.map_or(u64::MAX / 2, |row| row[0]));
-                })?;
-            }
-            client.sum = sum;
-            return Ok(());
+            client.sum = tx.piece(ACCOUNTS, |tx| self.audit(tx, &mut client.keys))?;
+            Ok(())
+        } else {
+            tx.piece(ACCOUNTS, |tx| self.transfer(tx, input))
         }
-        let Some(from) = tx.modify_row(&self.table, input.from, Groups::ALL)? else { return Err(tx.cancel()) };
-        if from[0] < input.amount {
-            return Err(tx.cancel());
-        }
-        from[0] -= input.amount;
-        let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? else { return Err(tx.cancel()) };
-        to[0] = to[0].wrapping_add(input.amount);
-        Ok(())
     }
 
     fn committed(&self, client: &mut Client, input: &Input) {

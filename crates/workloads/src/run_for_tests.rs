@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, NamedProtocol};
 use contend_machine::Native;
+use contend_model::pieces::{self, CheckedTypes, PieceChecker};
 
-use crate::workload::{Checked, Violation, Workload};
+use crate::workload::{Checked, Violation, Workload, declared_types};
 
 /// An engine with a loaded workload.
 pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
@@ -40,16 +41,22 @@ pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload)
 }
 
-/// Runs `commits` transactions on each of `threads` threads and returns the clients.
+/// Runs `commits` transactions on each of `threads` threads and returns the clients. Each
+/// transaction is checked against the declaration of its type.
 pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,
     threads: usize,
     commits: u64,
 ) -> Vec<W::Client> {
+    let types = declared_types(workload, engine.declared_tables()).expect("valid declarations");
+    let types = types.map(CheckedTypes::new);
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|number| {
+                let types = types.clone();
                 scope.spawn(move || {
+                    let mut checker = PieceChecker::default();
+                    checker.declare(types);
                     let mut worker = engine.worker().expect("a slot");
                     let mut client = workload.client(number, threads, 7);
                     let mut input = W::Input::default();
@@ -58,12 +65,14 @@ pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
                         loop {
                             // The yield makes transactions overlap also where threads share a core.
                             let outcome = worker.run(|tx| {
-                                workload.execute(tx, &mut client, &input)?;
+                                let mut tx = pieces::Checked::new(tx, &mut checker, workload.kind(&input));
+                                workload.execute(&mut tx, &mut client, &input)?;
                                 if round % 16 == 0 {
                                     std::thread::yield_now();
                                 }
                                 Ok(())
                             });
+                            assert_eq!(checker.take_violation(), None);
                             match outcome {
                                 Ok(()) => {
                                     workload.committed(&mut client, &input);

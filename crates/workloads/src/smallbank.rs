@@ -9,6 +9,10 @@
 //! customer's accounts are ever below zero together after a serializable execution. The check after
 //! a run tests this, and write skew breaks it. Verified runs use `off`.
 //!
+//! Each transaction goes from the savings to the checking accounts. Only TransactSavings needs the
+//! two the other way round: what it takes from the savings depends on both. So an analysis of the
+//! pieces can't order the two tables, whatever the bodies do.
+//!
 //! Clients book what their transactions brought to each *tracked* customer (see `bank`), which
 //! shows lost updates.
 
@@ -16,8 +20,10 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_model::options::Fraction;
+use contend_model::pieces::{Piece, PieceBuilder};
 use contend_model::{
-    Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, options,
+    Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
+    options,
 };
 
 use crate::loading::load_in_steps;
@@ -75,6 +81,14 @@ struct Account {
     balance: i64,
 }
 
+/// The pieces of Amalgamate, Balance and SendPayment.
+const SAVINGS: Piece = Piece::new(0, "savings");
+const CHECKING: Piece = Piece::new(1, "checking");
+/// The piece of DepositChecking.
+const DEPOSIT: Piece = Piece::new(0, "deposit");
+/// The piece of TransactSavings and WriteCheck.
+const TAKE: Piece = Piece::new(0, "take");
+
 /// The transaction types, in the order of [`Workload::KINDS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
@@ -112,6 +126,10 @@ pub struct Client {
     random: Random,
     /// The amounts that the running execution brings `customer` and `other`.
     bringing: (i64, i64),
+    /// Whether the running execution found an account missing. None is ever deleted.
+    misses: bool,
+    /// Whether a committed transaction found an account missing.
+    missed: bool,
     /// For each tracked customer: the amounts that committed transactions brought, less those that
     /// they took.
     flows: Vec<i64>,
@@ -150,7 +168,7 @@ impl SmallBank {
     }
 
     /// Takes `amount`, which may be negative, from the account in `from` if both accounts together
-    /// cover it. Returns what was taken, with the penalty.
+    /// cover it. Returns what was taken, with the penalty; `None` if an account is missing.
     fn take<T: Txn>(
         &self,
         tx: &mut T,
@@ -158,8 +176,8 @@ impl SmallBank {
         amount: i64,
         from: &TypedTable<Account>,
         and: &TypedTable<Account>,
-    ) -> Result<i64, Abort> {
-        let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Err(tx.cancel()) };
+    ) -> Result<Option<i64>, Abort> {
+        let Some(besides) = tx.read(and, customer, Account::BALANCE)? else { return Ok(None) };
         let overdraft = self.options.overdraft;
         let taken = tx.modify_columns(from, customer, Account::BALANCE, |balance| {
             let covered = amount <= 0 || besides.wrapping_add(*balance) >= amount;
@@ -169,40 +187,52 @@ impl SmallBank {
             }
             (covered || overdraft).then_some(taken)
         })?;
-        taken.flatten().ok_or_else(|| tx.cancel())
-    }
-
-    fn amalgamate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<i64, Abort> {
-        let empty = |balance: &mut i64| std::mem::take(balance);
-        let savings = tx.modify_columns(&self.savings, input.customer, Account::BALANCE, empty)?;
-        let checking = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, empty)?;
-        let (Some(savings), Some(checking)) = (savings, checking) else { return Err(tx.cancel()) };
-        let all = savings.wrapping_add(checking);
-        if !tx.update(&self.checking, input.other, Account::BALANCE.add(all))? {
-            return Err(tx.cancel());
+        match taken {
+            Some(None) => Err(tx.cancel()),
+            taken => Ok(taken.flatten()),
         }
-        Ok(all)
     }
 
-    fn send_payment<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+    /// Returns what was moved; `None` if an account is missing.
+    fn amalgamate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<i64>, Abort> {
+        let empty = |balance: &mut i64| std::mem::take(balance);
+        let savings =
+            tx.piece(SAVINGS, |tx| tx.modify_columns(&self.savings, input.customer, Account::BALANCE, empty))?;
+        let Some(savings) = savings else { return Ok(None) };
+        tx.piece(CHECKING, |tx| {
+            let checking = tx.modify_columns(&self.checking, input.customer, Account::BALANCE, empty)?;
+            let Some(checking) = checking else { return Ok(None) };
+            let all = savings.wrapping_add(checking);
+            Ok(tx.update(&self.checking, input.other, Account::BALANCE.add(all))?.then_some(all))
+        })
+    }
+
+    /// Returns what was paid; `None` if an account is missing.
+    fn send_payment<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<i64>, Abort> {
         let Input { customer, amount, .. } = *input;
         // Where overdrafts are refused, the checking account must also cover a debt of the savings.
-        let owed = match self.options.overdraft {
-            true => Some(0),
-            false => tx.read(&self.savings, customer, Account::BALANCE)?.map(|savings| savings.min(0)),
-        };
-        let Some(owed) = owed else { return Err(tx.cancel()) };
-        let paid = tx.modify_columns(&self.checking, customer, Account::BALANCE, |balance| {
-            let enough = balance.wrapping_add(owed) >= amount;
-            if enough {
-                *balance -= amount;
-            }
-            enough
+        let owed = tx.piece(SAVINGS, |tx| match self.options.overdraft {
+            true => Ok(Some(0)),
+            false => Ok(tx.read(&self.savings, customer, Account::BALANCE)?.map(|savings| savings.min(0))),
         })?;
-        if paid != Some(true) || !tx.update(&self.checking, input.other, Account::BALANCE.add(input.amount))? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        let Some(owed) = owed else { return Ok(None) };
+        tx.piece(CHECKING, |tx| {
+            let paid = tx.modify_columns(&self.checking, customer, Account::BALANCE, |balance| {
+                let enough = balance.wrapping_add(owed) >= amount;
+                if enough {
+                    *balance -= amount;
+                }
+                enough
+            })?;
+            match paid {
+                None => Ok(None),
+                Some(false) => Err(tx.cancel()),
+                Some(true) => {
+                    let found = tx.update(&self.checking, input.other, Account::BALANCE.add(amount))?;
+                    Ok(found.then_some(amount))
+                }
+            }
+        })
     }
 }
 
@@ -290,7 +320,8 @@ impl Workload for SmallBank {
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
         let random = Random::new(seed, worker as u64 + 1);
-        Client { random, bringing: (0, 0), flows: vec![0; self.tracked.len()], total: 0, commits: 0 }
+        let flows = vec![0; self.tracked.len()];
+        Client { random, bringing: (0, 0), misses: false, missed: false, flows, total: 0, commits: 0 }
     }
 
     fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
@@ -343,37 +374,60 @@ impl Workload for SmallBank {
         }
     }
 
+    fn types(&self, types: &mut Types) {
+        let (savings, checking, balance) = (&self.savings, &self.checking, Account::BALANCE);
+        let overdraft = self.options.overdraft;
+        let take = |piece: PieceBuilder| if overdraft { piece } else { piece.cancels() };
+        types
+            .add("amalgamate")
+            .piece(SAVINGS, |piece| piece.modify(savings, balance))
+            .piece(CHECKING, |piece| piece.modify(checking, balance).update(checking, balance.add(0)));
+        types
+            .add_read_only("balance")
+            .piece(SAVINGS, |piece| piece.read(savings, balance))
+            .piece(CHECKING, |piece| piece.read(checking, balance));
+        types.add("deposit_checking").piece(DEPOSIT, |piece| piece.update(checking, balance.add(0)));
+        types
+            .add("send_payment")
+            .piece(SAVINGS, |piece| if overdraft { piece } else { piece.read(savings, balance) })
+            .piece(CHECKING, |piece| piece.modify(checking, balance).update(checking, balance.add(0)).cancels());
+        types.add("transact_savings").piece(TAKE, |piece| take(piece.read(checking, balance).modify(savings, balance)));
+        types.add("write_check").piece(TAKE, |piece| take(piece.read(savings, balance).modify(checking, balance)));
+    }
+
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Input { customer, amount, .. } = *input;
-        client.bringing = match input.kind {
+        // What the transaction brings its customers; `None` if an account is missing.
+        let bringing = match input.kind {
             Kind::Balance => {
-                let savings = tx.read(&self.savings, customer, Account::BALANCE)?;
-                let checking = tx.read(&self.checking, customer, Account::BALANCE)?;
+                let savings = tx.piece(SAVINGS, |tx| tx.read(&self.savings, customer, Account::BALANCE))?;
+                let checking = tx.piece(CHECKING, |tx| tx.read(&self.checking, customer, Account::BALANCE))?;
                 std::hint::black_box((savings, checking));
-                (0, 0)
+                Some((0, 0))
             }
             Kind::DepositChecking => {
-                if !tx.update(&self.checking, customer, Account::BALANCE.add(amount))? {
-                    return Err(tx.cancel());
-                }
-                (amount, 0)
+                let deposit = Account::BALANCE.add(amount);
+                tx.piece(DEPOSIT, |tx| tx.update(&self.checking, customer, deposit))?.then_some((amount, 0))
             }
-            Kind::TransactSavings => (-self.take(tx, customer, amount, &self.savings, &self.checking)?, 0),
-            Kind::WriteCheck => (-self.take(tx, customer, amount, &self.checking, &self.savings)?, 0),
-            Kind::Amalgamate => {
-                let all = self.amalgamate(tx, input)?;
-                (-all, all)
+            Kind::TransactSavings => {
+                let taken = tx.piece(TAKE, |tx| self.take(tx, customer, amount, &self.savings, &self.checking))?;
+                taken.map(|taken| (-taken, 0))
             }
-            Kind::SendPayment => {
-                self.send_payment(tx, input)?;
-                (-amount, amount)
+            Kind::WriteCheck => {
+                let taken = tx.piece(TAKE, |tx| self.take(tx, customer, amount, &self.checking, &self.savings))?;
+                taken.map(|taken| (-taken, 0))
             }
+            Kind::Amalgamate => self.amalgamate(tx, input)?.map(|all| (-all, all)),
+            Kind::SendPayment => self.send_payment(tx, input)?.map(|paid| (-paid, paid)),
         };
+        client.misses = bringing.is_none();
+        client.bringing = bringing.unwrap_or_default();
         Ok(())
     }
 
     fn committed(&self, client: &mut Client, input: &Input) {
         client.commits += 1;
+        client.missed |= client.misses;
         client.total += client.bringing.0 + client.bringing.1;
         for (customer, flow) in [(input.customer, client.bringing.0), (input.other, client.bringing.1)] {
             if let Some(position) = self.tracked.position(customer) {
@@ -383,6 +437,9 @@ impl Workload for SmallBank {
     }
 
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        if clients.iter().any(|client| client.missed) {
+            return Err(Violation("a committed transaction found an account missing, and none is ever deleted".into()));
+        }
         let (mut row, mut total) = (Vec::new(), 0i64);
         for customer in 0..self.options.customers {
             let mut together = 0i64;
@@ -510,6 +567,15 @@ mod tests {
         world.0.worker().expect("a slot").run(|tx| tx.delete(&world.1.checking, 1)).expect("no conflict");
         let client = world.1.client(0, 1, 1);
         assert!(world.1.check(&world.0, &[&client]).expect_err("broken").0.contains("is gone"));
+        for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Balance) {
+            let mut client = world.1.client(0, 1, 1);
+            let input = Input { kind, customer: 1, other: 2, amount: 100 };
+            let mut worker = world.0.worker().expect("a slot");
+            worker.run(|tx| world.1.execute(tx, &mut client, &input)).expect("no conflict");
+            world.1.committed(&mut client, &input);
+            let wrong = world.1.check(&world.0, &[&client]).expect_err("broken").0;
+            assert!(wrong.contains("found an account missing"), "{kind:?}: {wrong}");
+        }
     }
 
     #[test]

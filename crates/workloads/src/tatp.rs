@@ -1,8 +1,13 @@
 //! TATP: a mobile network's home location register; seven short transactions, most of them reads.
 //!
 //! A subscriber is found by its number, or through a secondary index by its telephone number. It
-//! has access infos, special facilities, and call forwardings. A transaction that finds no row
-//! fails, as in the specification: it cancels itself. About a quarter of all transactions do so.
+//! has access infos, special facilities, and call forwardings. A transaction that finds none of
+//! these fails, as in the specification: it cancels itself. About a quarter of all transactions do
+//! so. Subscribers and their numbers are never deleted. So a transaction that misses one goes on to
+//! its commit, and fails the check.
+//!
+//! UpdateSubscriberData changes the facility first, and then the subscriber. The facility may be
+//! missing; in this order nothing has been changed then.
 //!
 //! Call forwardings of a facility begin at 0, 8 or 16 o'clock, so a facility has at most three. A
 //! lookup of these three keys replaces the specification's range scan, and any index will do.
@@ -10,9 +15,10 @@
 use std::ops::ControlFlow;
 
 use contend_derive::Row;
+use contend_model::pieces::Piece;
 use contend_model::{
-    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Whole,
-    options,
+    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
+    Whole, options,
 };
 
 use crate::loading::load_in_steps;
@@ -39,6 +45,21 @@ pub const INFOS: &[WorkloadInfo] = &[WorkloadInfo {
     source: "Telecommunication Application Transaction Processing benchmark, description version 1.0, IBM, 2009",
     preset: &[],
 }];
+
+// The pieces, each with its place in its transaction.
+const SUBSCRIBER: Piece = Piece::new(0, "subscriber");
+const ACCESS_INFO: Piece = Piece::new(0, "access_info");
+const FACILITY: Piece = Piece::new(0, "facility");
+/// The second piece of GetNewDestination.
+const FORWARDINGS: Piece = Piece::new(1, "forwardings");
+/// The second piece of UpdateSubscriberData.
+const BIT: Piece = Piece::new(1, "bit");
+/// The first piece of the transactions that are given a telephone number.
+const BY_NUMBER: Piece = Piece::new(0, "by_number");
+const LOCATION: Piece = Piece::new(1, "location");
+const FACILITIES: Piece = Piece::new(1, "facilities");
+const INSERTED: Piece = Piece::new(2, "forwarding");
+const DELETED: Piece = Piece::new(1, "forwarding");
 
 const LOAD_STEP: u64 = 1024;
 /// The number of types of access infos, and of special facilities.
@@ -157,6 +178,10 @@ pub struct Client {
     random: Random,
     /// Call forwardings inserted, less those deleted.
     forwardings: i64,
+    /// Whether the running execution missed a subscriber or its number.
+    misses: bool,
+    /// Whether a committed transaction missed one.
+    missed: bool,
     commits: u64,
 }
 
@@ -186,62 +211,66 @@ impl Tatp {
         random.nurand(a, 0, 1, count)
     }
 
-    fn find<T: Txn>(&self, tx: &mut T, number: u64) -> Result<u64, Abort> {
-        match tx.read(&self.by_number, number, ByNumber::SUBSCRIBER)? {
-            Some(subscriber) => Ok(subscriber),
-            None => Err(tx.cancel()),
-        }
+    fn find<T: Txn>(&self, tx: &mut T, number: u64) -> Result<Option<u64>, Abort> {
+        tx.piece(BY_NUMBER, |tx| tx.read(&self.by_number, number, ByNumber::SUBSCRIBER))
     }
 
     /// Returns the number to which a call at the given hour is forwarded.
     fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
-        if tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)? != Some(1) {
-            return Err(tx.cancel());
-        }
-        let starts: [u64; STARTS as usize] = std::array::from_fn(|start| forwarding_key(facility, start as u64));
-        let mut destination = None;
-        tx.read_many(&self.forwarding, &starts[..=input.start as usize], Whole, |_, row| {
-            destination =
-                row.filter(|row: &CallForwarding| input.end_time < row.end_time).map(|row| row.number).or(destination);
+        tx.piece(FACILITY, |tx| {
+            let is_active = tx.read(&self.facility, facility, SpecialFacility::IS_ACTIVE)?;
+            must(is_active == Some(1), tx)
         })?;
-        destination.ok_or_else(|| tx.cancel())
+        let starts: [u64; STARTS as usize] = std::array::from_fn(|start| forwarding_key(facility, start as u64));
+        tx.piece(FORWARDINGS, |tx| {
+            let mut destination = None;
+            tx.read_many(&self.forwarding, &starts[..=input.start as usize], Whole, |_, row| {
+                destination = row
+                    .filter(|row: &CallForwarding| input.end_time < row.end_time)
+                    .map(|row| row.number)
+                    .or(destination);
+            })?;
+            destination.ok_or_else(|| tx.cancel())
+        })
     }
 
-    fn update_subscriber<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
-        let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
+    /// Like the others that change rows it returns whether the subscriber was there.
+    fn update_subscriber<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<bool, Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
         let data_a = SpecialFacility::DATA_A.set(u64::from(input.value >> 1 & 0xff));
-        if !tx.update(&self.subscriber, input.subscriber, bit)? || !tx.update(&self.facility, facility, data_a)? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        tx.piece(FACILITY, |tx| must(tx.update(&self.facility, facility, data_a)?, tx))?;
+        let bit = Subscriber::BIT.element(0).set((input.value & 1) as u8);
+        tx.piece(BIT, |tx| tx.update(&self.subscriber, input.subscriber, bit))
     }
 
-    fn insert_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
-        let subscriber = self.find(tx, number_of(input.subscriber))?;
+    fn update_location<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<bool, Abort> {
+        let Some(subscriber) = self.find(tx, number_of(input.subscriber))? else { return Ok(false) };
+        let place = Subscriber::VLR_LOCATION.set(location(subscriber, input.value));
+        tx.piece(LOCATION, |tx| tx.update(&self.subscriber, subscriber, place))
+    }
+
+    fn insert_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<bool, Abort> {
+        let Some(subscriber) = self.find(tx, number_of(input.subscriber))? else { return Ok(false) };
         let kinds: [u64; TYPES as usize] = std::array::from_fn(|kind| typed_key(subscriber, kind as u64 + 1));
-        let mut there = [false; TYPES as usize];
-        tx.read_many(&self.facility, &kinds, SpecialFacility::IS_ACTIVE, |kind, row| there[kind] = row.is_some())?;
-        if !there[input.type_number as usize - 1] {
-            return Err(tx.cancel());
-        }
+        tx.piece(FACILITIES, |tx| {
+            let mut there = [false; TYPES as usize];
+            tx.read_many(&self.facility, &kinds, SpecialFacility::IS_ACTIVE, |kind, row| there[kind] = row.is_some())?;
+            must(there[input.type_number as usize - 1], tx)
+        })?;
         let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
         let mut number = [b'0'; 15];
         number[5..].copy_from_slice(format_digits(input.value).as_slice());
-        if !tx.insert(&self.forwarding, key, CallForwarding { end_time: input.end_time, number })? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        let row = CallForwarding { end_time: input.end_time, number };
+        tx.piece(INSERTED, |tx| must(tx.insert(&self.forwarding, key, row)?, tx))?;
+        Ok(true)
     }
 
-    fn delete_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
-        let subscriber = self.find(tx, number_of(input.subscriber))?;
+    fn delete_forwarding<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<bool, Abort> {
+        let Some(subscriber) = self.find(tx, number_of(input.subscriber))? else { return Ok(false) };
         let key = forwarding_key(typed_key(subscriber, input.type_number), input.start);
-        if !tx.delete(&self.forwarding, key)? {
-            return Err(tx.cancel());
-        }
-        Ok(())
+        tx.piece(DELETED, |tx| must(tx.delete(&self.forwarding, key)?, tx))?;
+        Ok(true)
     }
 
     /// Loads a subscriber with its other rows.
@@ -290,6 +319,11 @@ impl Tatp {
         let count = draw % (STARTS + 1);
         (0..count).map(move |i| (draw / 8 + i) % STARTS)
     }
+}
+
+/// Cancels the transaction unless this holds.
+fn must<T: Txn>(holds: bool, tx: &mut T) -> Result<(), Abort> {
+    if holds { Ok(()) } else { Err(tx.cancel()) }
 }
 
 /// Draws one to four of the four types.
@@ -372,7 +406,13 @@ impl Workload for Tatp {
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
-        Client { random: Random::new(seed, worker as u64 + 1), forwardings: 0, commits: 0 }
+        Client {
+            random: Random::new(seed, worker as u64 + 1),
+            forwardings: 0,
+            misses: false,
+            missed: false,
+            commits: 0,
+        }
     }
 
     fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
@@ -413,36 +453,65 @@ impl Workload for Tatp {
         declaration.partition((input.subscriber % self.options.partitions) as usize);
     }
 
-    fn execute<T: Txn>(&self, tx: &mut T, _: &mut Client, input: &Input) -> Result<(), Abort> {
-        match input.kind {
-            Kind::GetSubscriberData => match tx.read(&self.subscriber, input.subscriber, Whole)? {
-                Some(row) => drop(std::hint::black_box(row)),
-                None => return Err(tx.cancel()),
-            },
-            Kind::GetNewDestination => drop(std::hint::black_box(self.new_destination(tx, input)?)),
+    fn types(&self, types: &mut Types) {
+        let Tatp { subscriber, by_number, access_info, facility, forwarding, .. } = self;
+        let is_active = SpecialFacility::IS_ACTIVE;
+        types.add_read_only("get_subscriber_data").piece(SUBSCRIBER, |piece| piece.read(subscriber, Whole));
+        types
+            .add_read_only("get_new_destination")
+            .piece(FACILITY, |piece| piece.read(facility, is_active).cancels())
+            .piece(FORWARDINGS, |piece| piece.read(forwarding, Whole).cancels());
+        types.add_read_only("get_access_data").piece(ACCESS_INFO, |piece| piece.read(access_info, Whole).cancels());
+        types
+            .add("update_subscriber_data")
+            .piece(FACILITY, |piece| piece.update(facility, SpecialFacility::DATA_A.set(0)).cancels())
+            .piece(BIT, |piece| piece.update(subscriber, Subscriber::BIT.element(0).set(0)));
+        types
+            .add("update_location")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER))
+            .piece(LOCATION, |piece| piece.update(subscriber, Subscriber::VLR_LOCATION.set(0)));
+        types
+            .add("insert_call_forwarding")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER))
+            .piece(FACILITIES, |piece| piece.read(facility, is_active).cancels())
+            .piece(INSERTED, |piece| piece.insert(forwarding).cancels());
+        types
+            .add("delete_call_forwarding")
+            .piece(BY_NUMBER, |piece| piece.read(by_number, ByNumber::SUBSCRIBER))
+            .piece(DELETED, |piece| piece.delete(forwarding).cancels());
+    }
+
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let found = match input.kind {
+            Kind::GetSubscriberData => {
+                let row = tx.piece(SUBSCRIBER, |tx| tx.read(&self.subscriber, input.subscriber, Whole))?;
+                std::hint::black_box(row).is_some()
+            }
+            Kind::GetNewDestination => {
+                std::hint::black_box(self.new_destination(tx, input)?);
+                true
+            }
             Kind::GetAccessData => {
                 let key = typed_key(input.subscriber, input.type_number);
-                match tx.read(&self.access_info, key, Whole)? {
-                    Some(row) => drop(std::hint::black_box(row)),
-                    None => return Err(tx.cancel()),
-                }
+                let row = tx.piece(ACCESS_INFO, |tx| {
+                    let row = tx.read(&self.access_info, key, Whole)?;
+                    row.ok_or_else(|| tx.cancel())
+                })?;
+                std::hint::black_box(row);
+                true
             }
             Kind::UpdateSubscriberData => self.update_subscriber(tx, input)?,
-            Kind::UpdateLocation => {
-                let subscriber = self.find(tx, number_of(input.subscriber))?;
-                let place = Subscriber::VLR_LOCATION.set(location(subscriber, input.value));
-                if !tx.update(&self.subscriber, subscriber, place)? {
-                    return Err(tx.cancel());
-                }
-            }
+            Kind::UpdateLocation => self.update_location(tx, input)?,
             Kind::InsertCallForwarding => self.insert_forwarding(tx, input)?,
             Kind::DeleteCallForwarding => self.delete_forwarding(tx, input)?,
-        }
+        };
+        client.misses = !found;
         Ok(())
     }
 
     fn committed(&self, client: &mut Client, input: &Input) {
         client.commits += 1;
+        client.missed |= client.misses;
         client.forwardings += match input.kind {
             Kind::InsertCallForwarding => 1,
             Kind::DeleteCallForwarding => -1,
@@ -451,6 +520,9 @@ impl Workload for Tatp {
     }
 
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        if clients.iter().any(|client| client.missed) {
+            return Err(Violation("a committed transaction missed a subscriber, and none is ever deleted".into()));
+        }
         let (mut row, mut forwardings, mut loaded) = (Vec::new(), 0i64, 0i64);
         for subscriber in 1..=self.options.subscribers {
             let number = number_of(subscriber);
@@ -554,6 +626,25 @@ mod tests {
         assert!(hours.contains("99 o'clock"), "{hours}");
         let stray = damaged(|w| with(w, |tx| tx.delete(&w.1.facility, first(w) >> 2)));
         assert!(stray.contains("does not have"), "{stray}");
+    }
+
+    #[test]
+    fn a_transaction_that_misses_its_subscriber_is_found() {
+        for kind in [Kind::GetSubscriberData, Kind::UpdateSubscriberData, Kind::UpdateLocation] {
+            let world = world::<Silo, Tatp>(&small());
+            let (engine, tatp) = &world;
+            let mut worker = engine.worker().expect("a slot");
+            worker.run(|tx| tx.delete(&tatp.subscriber, 3)).expect("no conflict");
+            let mut client = tatp.client(0, 1, 1);
+            let commits = (1..=TYPES).filter(|type_number| {
+                let input = Input { kind, subscriber: 3, type_number: *type_number, ..Input::default() };
+                let outcome = worker.run(|tx| tatp.execute(tx, &mut client, &input));
+                outcome.inspect(|()| tatp.committed(&mut client, &input)).is_ok()
+            });
+            assert!(commits.count() > 0, "the subscriber has a facility");
+            let wrong = check(&world, &[client]).expect_err("a subscriber is missing").0;
+            assert!(wrong.contains("missed a subscriber"), "{wrong}");
+        }
     }
 
     #[test]

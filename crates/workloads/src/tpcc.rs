@@ -9,9 +9,13 @@
 //! | `schema` | rows, keys, groups of columns |
 //! | `random` | the standard's random numbers and strings |
 //! | `load` | the population |
-//! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | one transaction each: its input and its body |
+//! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | one transaction each: its pieces, its input and its body |
 //! | `updates` | the updates that change rows without reading them |
 //! | `consistency` | the conditions, checked after a run |
+//!
+//! A transaction cancels itself only where the standard says so: a New-Order that asks for an
+//! unknown item. Whatever else should not be is a suspicion, which counts if the transaction
+//! commits.
 //!
 //! # Departures from the standard
 //! - Delivery runs at once, not deferred; it skips a district that has no new order.
@@ -38,7 +42,7 @@ use std::ops::ControlFlow;
 
 use contend_model::options::Fraction;
 use contend_model::{
-    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, options,
+    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, Types, options,
 };
 
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -189,8 +193,6 @@ pub struct Client {
 struct Books {
     /// The first inconsistency that a committed transaction saw.
     wrong: Option<String>,
-    /// The orders that the running transaction delivers: district and number.
-    delivering: Vec<(u64, u64)>,
     /// The number of delivered orders, by a district's position.
     delivered: Vec<u64>,
     /// The quantities ordered, by the warehouse that supplies them.
@@ -203,8 +205,11 @@ struct Books {
 struct Scratch {
     keys: Vec<u64>,
     items: Vec<u32>,
-    lines: Vec<new_order::Offer>,
+    offers: Vec<new_order::Offer>,
     infos: Vec<[u8; 24]>,
+    brands: Vec<bool>,
+    /// The orders that the running transaction delivers.
+    deliveries: Vec<delivery::Delivered>,
     names: Vec<([u8; 16], u64)>,
 }
 
@@ -337,12 +342,11 @@ impl<F: Faults> Workload for Tpcc<F> {
             oldest_new_orders: vec![0; districts],
             suspicion: None,
             books: Books {
-                delivering: Vec::with_capacity(DISTRICTS as usize),
                 delivered: vec![0; districts],
                 ordered: vec![0; self.options.warehouses as usize],
                 ..Books::default()
             },
-            scratch: Scratch::default(),
+            scratch: Scratch { deliveries: Vec::with_capacity(DISTRICTS as usize), ..Scratch::default() },
         }
     }
 
@@ -371,6 +375,14 @@ impl<F: Faults> Workload for Tpcc<F> {
     fn declares(options: &TpccOptions) -> Declares {
         // A transaction learns only as it runs which customer, order and lines it accesses.
         Declares { rows: false, partitions: Some(options.warehouses as usize) }
+    }
+
+    fn types(&self, types: &mut Types) {
+        let declarations =
+            [new_order::declare, payment::declare, order_status::declare, delivery::declare, stock_level::declare];
+        for (name, declare) in Self::KINDS.iter().zip(declarations) {
+            declare(name, types, &self.tables);
+        }
     }
 
     /// A warehouse is a partition. Items belong to no partition, and never change.
@@ -418,10 +430,10 @@ impl<F: Faults> Workload for Tpcc<F> {
             }
             Input::Payment(_) => client.books.payments += 1,
             Input::Delivery(_) => {
-                for &(district, order) in &client.books.delivering {
-                    let position = Self::district_position(district);
+                for delivered in &client.scratch.deliveries {
+                    let position = Self::district_position(delivered.district);
                     client.books.delivered[position] += 1;
-                    client.oldest_new_orders[position] = order + 1;
+                    client.oldest_new_orders[position] = delivered.number + 1;
                 }
             }
             Input::OrderStatus(_) | Input::StockLevel(_) => {}

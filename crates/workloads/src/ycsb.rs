@@ -31,10 +31,11 @@ mod row;
 use std::ops::ControlFlow;
 
 use contend_model::options::Fraction;
+use contend_model::pieces::{Mode, Piece, PieceBuilder};
 use contend_model::random::{below, mix};
 use contend_model::{
     Abort, AddToWord, Core, DeclarationNeeds, Declare, Direction, GROUPS_MAX, Groups, IndexKind, Inspect, Load,
-    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, option_choices, options,
+    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, Types, option_choices, options,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -143,6 +144,9 @@ pub const INFOS: &[WorkloadInfo] = &[
     ),
     preset("ycsb-f", "half reads, half read-modify-writes, skewed", &[("ycsb.rmw", "on"), ("ycsb.theta", "0.99")]),
 ];
+
+/// The only piece of each transaction: all operations access one table, so they are one step.
+const OPERATIONS: Piece = Piece::new(0, "operations");
 
 /// The position of the worker in a tag: the worker's number plus 1 above, the sequence number
 /// below.
@@ -343,6 +347,67 @@ impl Ycsb {
             tx.read_row(&self.table, key, columns)?.into_iter().for_each(|row| digest ^= row[first]);
         }
         Ok(digest)
+    }
+
+    /// Runs the operations. Returns a digest of the rows read, and the number of surprises
+    /// ([`Client::surprises`]).
+    #[inline]
+    fn operate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(u64, u64), Abort> {
+        let mut sink = 0;
+        let mut surprises = 0;
+        let (field, first) = (input.field, self.spans[input.field].first as usize);
+        let (groups, columns) = (self.groups(field), self.columns(field));
+        if self.options.batch {
+            tx.announce_writes(&self.table, &input.writes, groups);
+            tx.read_rows(&self.table, &input.reads, columns, |_, row| match row {
+                Some(row) => sink ^= row[first],
+                None => surprises += 1,
+            })?;
+        }
+        for operation in &input.operations {
+            let key = operation.key;
+            match operation.kind {
+                Kind::Read => match tx.read_row(&self.table, key, columns)? {
+                    Some(row) => sink ^= row[first],
+                    None => surprises += 1,
+                },
+                Kind::Write if self.options.update => {
+                    let word = first + 1;
+                    surprises += u64::from(!tx.update_row(
+                        &self.table,
+                        key,
+                        RowUpdate::add_to_word(&AddToWord { groups, word, value: 1 }),
+                    )?);
+                }
+                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, groups)? {
+                    Some(row) => {
+                        let writes = self.shape.writes(row, field) + 1;
+                        sink ^= row[first];
+                        self.shape.fill(row, field, key, input.tag, writes);
+                    }
+                    None => surprises += 1,
+                },
+                Kind::Write => match tx.write_row(&self.table, key, groups)? {
+                    Some(row) => self.shape.fill(row, field, key, input.tag, 0),
+                    None => surprises += 1,
+                },
+                Kind::Scan => {
+                    let (digest, complete) = self.scan(tx, operation, columns, first)?;
+                    sink ^= digest;
+                    surprises += u64::from(!complete);
+                }
+                Kind::Insert => match tx.insert_row(&self.table, key)? {
+                    Some(row) => self.shape.fill_all(row, key, input.tag),
+                    None => surprises += 1,
+                },
+            }
+        }
+        if input.is_long {
+            tx.idle(self.options.long_us);
+            let again = self.read_again(tx, input, columns, first)?;
+            surprises += u64::from(again != sink);
+        }
+        Ok((sink, surprises))
     }
 
     /// Returns the position of a field in the books, or `None` if it is not tracked.
@@ -570,62 +635,30 @@ impl Workload for Ycsb {
         }
     }
 
+    /// A transaction draws its field, so it may access any.
+    fn types(&self, types: &mut Types) {
+        let all = Groups::ALL;
+        let reads = |piece: PieceBuilder| piece.access(Mode::Read, &self.table, all);
+        types.add_read_only("read_only").piece(OPERATIONS, reads);
+        types.add("read_write").piece(OPERATIONS, |mut piece| {
+            // The thresholds of the draws in `next`.
+            const EVERY: u64 = 1 << 32;
+            let points = self.insert_below < EVERY;
+            if self.scan_below > 0 || points && self.read_below > 0 {
+                piece = reads(piece);
+            }
+            if points && self.read_below < EVERY {
+                let mode = if self.options.update { Mode::Update } else { Mode::Write };
+                piece = piece.access(mode, &self.table, all);
+            }
+            if self.insert_below > self.scan_below { piece.insert(&self.table) } else { piece }
+        });
+        types.add_read_only("long").piece(OPERATIONS, reads);
+    }
+
     #[inline]
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let mut sink = 0;
-        let mut surprises = 0;
-        let (field, first) = (input.field, self.spans[input.field].first as usize);
-        let (groups, columns) = (self.groups(field), self.columns(field));
-        if self.options.batch {
-            tx.announce_writes(&self.table, &input.writes, groups);
-            tx.read_rows(&self.table, &input.reads, columns, |_, row| match row {
-                Some(row) => sink ^= row[first],
-                None => surprises += 1,
-            })?;
-        }
-        for operation in &input.operations {
-            let key = operation.key;
-            match operation.kind {
-                Kind::Read => match tx.read_row(&self.table, key, columns)? {
-                    Some(row) => sink ^= row[first],
-                    None => surprises += 1,
-                },
-                Kind::Write if self.options.update => {
-                    let word = first + 1;
-                    surprises += u64::from(!tx.update_row(
-                        &self.table,
-                        key,
-                        RowUpdate::add_to_word(&AddToWord { groups, word, value: 1 }),
-                    )?);
-                }
-                Kind::Write if self.options.rmw => match tx.modify_row(&self.table, key, groups)? {
-                    Some(row) => {
-                        let writes = self.shape.writes(row, field) + 1;
-                        sink ^= row[first];
-                        self.shape.fill(row, field, key, input.tag, writes);
-                    }
-                    None => surprises += 1,
-                },
-                Kind::Write => match tx.write_row(&self.table, key, groups)? {
-                    Some(row) => self.shape.fill(row, field, key, input.tag, 0),
-                    None => surprises += 1,
-                },
-                Kind::Scan => {
-                    let (digest, complete) = self.scan(tx, operation, columns, first)?;
-                    sink ^= digest;
-                    surprises += u64::from(!complete);
-                }
-                Kind::Insert => match tx.insert_row(&self.table, key)? {
-                    Some(row) => self.shape.fill_all(row, key, input.tag),
-                    None => surprises += 1,
-                },
-            }
-        }
-        if input.is_long {
-            tx.idle(self.options.long_us);
-            let again = self.read_again(tx, input, columns, first)?;
-            surprises += u64::from(again != sink);
-        }
+        let (sink, surprises) = tx.piece(OPERATIONS, |tx| self.operate(tx, input))?;
         client.sink ^= sink;
         client.surprises = surprises;
         Ok(())

@@ -1,13 +1,38 @@
 //! Delivery: delivers the oldest new order of each district (clause 2.7).
+//!
+//! The transaction goes by tables, not by districts: it takes ten new orders, then changes ten
+//! orders, then their lines, then their customers. So each table is one piece.
 
 use std::ops::ControlFlow;
 
+use contend_model::pieces::{Piece, Types};
 use contend_model::{Abort, Direction, Txn, Whole};
 
+use super::order_status::wrong_lines;
 use super::schema::{
-    Customer, DISTRICTS, Nothing, Order, OrderLine, customer_key, district_key, line_key, order_key, order_number,
+    Customer, DISTRICTS, Nothing, Order, OrderLine, Schema, customer_key, district_key, line_key, order_key,
+    order_number,
 };
-use super::{Client, Faults, Tpcc};
+use super::{Client, Faults, Scratch, Tpcc};
+
+const OLDEST: Piece = Piece::new(0, "oldest");
+const ORDERS: Piece = Piece::new(1, "orders");
+const LINES: Piece = Piece::new(2, "lines");
+const CUSTOMERS: Piece = Piece::new(3, "customers");
+
+/// Declares the pieces.
+pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
+    types
+        .add(name)
+        .piece(OLDEST, |piece| piece.read(&tables.new_order, Whole).delete(&tables.new_order))
+        .piece(ORDERS, |piece| {
+            piece.read(&tables.order, (Order::CUSTOMER, Order::OL_CNT)).update(&tables.order, Order::CARRIER.set(0))
+        })
+        .piece(LINES, |piece| piece.modify(&tables.order_line, (OrderLine::AMOUNT, OrderLine::DELIVERY_D)))
+        .piece(CUSTOMERS, |piece| {
+            piece.update(&tables.customer, (Customer::BALANCE.add(0), Customer::DELIVERY_CNT.add(0)))
+        });
+}
 
 /// A Delivery's parameters.
 #[derive(Debug)]
@@ -17,58 +42,137 @@ pub struct Input {
     date: u64,
 }
 
+/// An order that the running transaction delivers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivered {
+    /// The key of its district.
+    pub(super) district: u64,
+    pub(super) number: u64,
+    customer: u32,
+    lines: u16,
+    /// The sum of its lines' amounts.
+    total: i64,
+}
+
+impl Delivered {
+    fn key(&self) -> u64 {
+        order_key(self.district, self.number)
+    }
+}
+
 impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_delivery(&self, client: &mut Client) -> Input {
         Input { warehouse: self.home(client), carrier: client.random.uniform(1, 10), date: client.clock }
     }
 
     pub(super) fn delivery<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        client.books.delivering.clear();
-        for district in 1..=DISTRICTS {
-            self.deliver(tx, client, input, district_key(input.warehouse, district))?;
+        let Client { scratch: Scratch { deliveries, keys, .. }, oldest_new_orders, suspicion, .. } = client;
+        *suspicion = tx.piece(OLDEST, |tx| self.take_oldest(tx, deliveries, input.warehouse, oldest_new_orders))?;
+        if suspicion.is_none() {
+            *suspicion = tx.piece(ORDERS, |tx| self.set_carriers(tx, deliveries, input.carrier))?;
+        }
+        if suspicion.is_none() {
+            *suspicion = tx.piece(LINES, |tx| self.date_lines(tx, deliveries, keys, input.date))?;
+        }
+        if suspicion.is_none() {
+            *suspicion = tx.piece(CUSTOMERS, |tx| self.credit_customers(tx, deliveries))?;
         }
         Ok(())
     }
 
-    /// Delivers the oldest new order of a district, if there is one.
-    fn deliver<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input, district: u64) -> Result<(), Abort> {
-        let tables = &self.tables;
-        // Orders are delivered by ascending number, so none is left below those that this client
-        // has delivered. Starting there, the scan skips the tombstones of earlier orders.
-        let first = client.oldest_new_orders[Self::district_position(district)];
-        let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
-        let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };
-        let mut oldest = None;
-        tx.scan(&tables.new_order, range, limit, Direction::Forward, Whole, |key, Nothing {}| {
-            oldest = Some(order_number(key));
-            ControlFlow::Continue(())
-        })?;
-        let Some(number) = oldest else { return Ok(()) };
-        let order = order_key(district, number);
-        if !tx.delete(&tables.new_order, order)? {
-            return Err(tx.cancel());
-        }
-        let Some((customer, count)) = tx.read(&tables.order, order, (Order::CUSTOMER, Order::OL_CNT))? else {
-            return Err(tx.cancel());
-        };
-        tx.update(&tables.order, order, Order::CARRIER.set(input.carrier))?;
-        let keys = &mut client.scratch.keys;
-        keys.clear();
-        keys.extend((1..=u64::from(count.min(15))).map(|line| line_key(order, line)));
-        let (mut total, mut lines) = (0i64, 0);
-        tx.modify_many(&tables.order_line, keys, (OrderLine::AMOUNT, OrderLine::DELIVERY_D), |_, line| {
-            if let Some((amount, delivered)) = line {
-                *delivered = input.date;
-                lines += 1;
-                total = total.wrapping_add(*amount);
+    /// Takes the oldest new order of each district that has one. Like the other pieces it returns
+    /// what should not be, if it meets such a thing.
+    #[inline]
+    fn take_oldest<T: Txn>(
+        &self,
+        tx: &mut T,
+        deliveries: &mut Vec<Delivered>,
+        warehouse: u64,
+        oldest_new_orders: &[u64],
+    ) -> Result<Option<String>, Abort> {
+        let table = &self.tables.new_order;
+        deliveries.clear();
+        for district in (1..=DISTRICTS).map(|district| district_key(warehouse, district)) {
+            // Orders are delivered by ascending number, so none is left below those that this
+            // client has delivered. Starting there, the scan skips the tombstones of earlier
+            // orders.
+            let first = oldest_new_orders[Self::district_position(district)];
+            let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
+            let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };
+            let mut oldest = None;
+            tx.scan(table, range, limit, Direction::Forward, Whole, |key, Nothing {}| {
+                oldest = Some(order_number(key));
+                ControlFlow::Continue(())
+            })?;
+            let Some(number) = oldest else { continue };
+            let delivered = Delivered { district, number, customer: 0, lines: 0, total: 0 };
+            if !tx.delete(table, delivered.key())? {
+                return Ok(Some(format!("Delivery found new order {} gone that it had just found", delivered.key())));
             }
-        })?;
-        self.suspect_lines(client, order, lines, count);
-        let updates = (Customer::BALANCE.add(total), Customer::DELIVERY_CNT.add(1));
-        if !tx.update(&tables.customer, customer_key(district, u64::from(customer)), updates)? {
-            client.suspicion = Some(format!("Delivery found no customer {customer} of order {order}"));
+            deliveries.push(delivered);
         }
-        client.books.delivering.push((district, number));
-        Ok(())
+        Ok(None)
+    }
+
+    /// Reads the orders, and sets their carrier.
+    #[inline]
+    fn set_carriers<T: Txn>(
+        &self,
+        tx: &mut T,
+        deliveries: &mut [Delivered],
+        carrier: u64,
+    ) -> Result<Option<String>, Abort> {
+        let table = &self.tables.order;
+        for delivered in deliveries {
+            let order = delivered.key();
+            let Some((customer, count)) = tx.read(table, order, (Order::CUSTOMER, Order::OL_CNT))? else {
+                return Ok(Some(format!("Delivery found no order {order}, and deleted its new order")));
+            };
+            (delivered.customer, delivered.lines) = (customer, count);
+            tx.update(table, order, Order::CARRIER.set(carrier))?;
+        }
+        Ok(None)
+    }
+
+    /// Writes the date into all lines, and adds up their amounts.
+    #[inline]
+    fn date_lines<T: Txn>(
+        &self,
+        tx: &mut T,
+        deliveries: &mut [Delivered],
+        keys: &mut Vec<u64>,
+        date: u64,
+    ) -> Result<Option<String>, Abort> {
+        for delivered in deliveries {
+            let order = delivered.key();
+            keys.clear();
+            keys.extend((1..=u64::from(delivered.lines.min(15))).map(|line| line_key(order, line)));
+            let (mut total, mut lines) = (0i64, 0);
+            tx.modify_many(&self.tables.order_line, keys, (OrderLine::AMOUNT, OrderLine::DELIVERY_D), |_, line| {
+                if let Some((amount, delivery_d)) = line {
+                    *delivery_d = date;
+                    lines += 1;
+                    total = total.wrapping_add(*amount);
+                }
+            })?;
+            if let Some(wrong) = wrong_lines(order, lines, delivered.lines) {
+                return Ok(Some(wrong));
+            }
+            delivered.total = total;
+        }
+        Ok(None)
+    }
+
+    /// Adds the orders' amounts to the customers' balances.
+    #[inline]
+    fn credit_customers<T: Txn>(&self, tx: &mut T, deliveries: &[Delivered]) -> Result<Option<String>, Abort> {
+        for delivered in deliveries {
+            let customer = customer_key(delivered.district, u64::from(delivered.customer));
+            let updates = (Customer::BALANCE.add(delivered.total), Customer::DELIVERY_CNT.add(1));
+            if !tx.update(&self.tables.customer, customer, updates)? {
+                return Ok(Some(format!("Delivery found no customer {customer} of order {}", delivered.key())));
+            }
+        }
+        Ok(None)
     }
 }

@@ -1,14 +1,45 @@
 //! New-Order: a customer orders five to fifteen items (clause 2.4).
 
+use contend_model::pieces::{Piece, Types};
 use contend_model::{Abort, Txn};
 
 use super::random::is_original;
 use super::schema::{
-    Customer, DISTRICTS, District, Item, Nothing, Order, OrderLine, Stock, Warehouse, customer_key, customer_order_key,
-    district_key, line_key, order_key, stock_key,
+    Customer, DISTRICTS, District, Item, Nothing, Order, OrderLine, Schema, Stock, Warehouse, customer_key,
+    customer_order_key, district_key, line_key, order_key, stock_key,
 };
 use super::updates::Ordered;
 use super::{Client, Faults, Scratch, Tpcc};
+
+const ITEMS: Piece = Piece::new(0, "items");
+const TAXES: Piece = Piece::new(1, "taxes");
+const STOCKS: Piece = Piece::new(2, "stocks");
+const NUMBER: Piece = Piece::new(3, "number");
+const QUEUE: Piece = Piece::new(4, "queue");
+const ORDER: Piece = Piece::new(5, "order");
+const BY_CUSTOMER: Piece = Piece::new(6, "by_customer");
+const LINES: Piece = Piece::new(7, "lines");
+
+/// Declares the pieces.
+pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
+    types
+        .add(name)
+        .piece(ITEMS, |piece| piece.read(&tables.item, (Item::PRICE, Item::NAME, Item::DATA)).cancels())
+        .piece(TAXES, |piece| {
+            piece
+                .read(&tables.warehouse, Warehouse::TAX)
+                .read(&tables.customer, (Customer::DISCOUNT, Customer::LAST, Customer::CREDIT))
+                .read(&tables.district, District::TAX)
+        })
+        .piece(STOCKS, |piece| {
+            piece.read(&tables.stock, (Stock::DIST, Stock::DATA)).update(&tables.stock, Ordered::default())
+        })
+        .piece(NUMBER, |piece| piece.modify(&tables.district, District::NEXT_O_ID))
+        .piece(QUEUE, |piece| piece.insert(&tables.new_order))
+        .piece(ORDER, |piece| piece.insert(&tables.order))
+        .piece(BY_CUSTOMER, |piece| piece.insert(&tables.order_by_customer))
+        .piece(LINES, |piece| piece.insert(&tables.order_line));
+}
 
 /// The most lines of an order.
 pub(crate) const LINES_MAX: usize = 15;
@@ -83,58 +114,68 @@ impl<F: Faults> Tpcc<F> {
     }
 
     pub(super) fn new_order<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let scratch = &mut client.scratch;
+        let Client { scratch, suspicion, .. } = client;
+        let district = district_key(input.warehouse, input.district);
         // The items come first: a transaction that asks for an unknown one has not yet touched a
         // row that other transactions write.
-        self.read_items(tx, scratch, input)?;
-        let district = district_key(input.warehouse, input.district);
-        let rates = self.read_rates(tx, district, input)?;
-        let known = self.take_from_stocks(tx, scratch, input)?;
+        tx.piece(ITEMS, |tx| self.read_items(tx, scratch, input))?;
+        let rates = tx.piece(TAXES, |tx| self.read_rates(tx, district, input))?;
+        let known = tx.piece(STOCKS, |tx| self.take_from_stocks(tx, scratch, input))?;
         // Of the contended rows the district's next order number comes last.
-        let order = tx.modify_columns(&self.tables.district, district, District::NEXT_O_ID, |next| {
-            *next += 1;
-            *next - 1
+        let order = tx.piece(NUMBER, |tx| {
+            tx.modify_columns(&self.tables.district, district, District::NEXT_O_ID, |next| {
+                *next += 1;
+                *next - 1
+            })
         })?;
-        let (Some(order), true) = (order, known) else { return Err(tx.cancel()) };
+        let (Some(rates), true, Some(order)) = (rates, known, order) else {
+            *suspicion = Some(format!("New-Order in district {district} found rows missing that are never deleted"));
+            return Ok(());
+        };
         let (new, total) = self.insert_order(tx, scratch, input, district, order)?;
         if !new {
-            client.suspicion = Some(format!("New-Order found order {order} of district {district} there already"));
+            *suspicion = Some(format!("New-Order found order {order} of district {district} there already"));
         }
         // The amount that the customer is shown, in ten-thousandths of ten-thousandths of a cent.
         let due = i128::from(total)
             * i128::from(10_000 - rates.discount.min(10_000))
             * i128::from(10_000 + rates.warehouse_tax + rates.district_tax);
-        std::hint::black_box((due, &scratch.lines));
+        std::hint::black_box((due, &scratch.brands));
         Ok(())
     }
 
-    /// Reads the items into `scratch.lines`. Cancels the transaction if one of them does not exist.
+    /// Reads the items into `scratch.offers`. Cancels the transaction if one of them does not
+    /// exist.
     #[inline]
     fn read_items<T: Txn>(&self, tx: &mut T, scratch: &mut Scratch, input: &Input) -> Result<(), Abort> {
         scratch.keys.clear();
         scratch.keys.extend(input.lines().iter().map(|line| line.item));
-        scratch.lines.clear();
+        scratch.offers.clear();
         let mut unknown = false;
         let columns = (Item::PRICE, Item::NAME, Item::DATA);
         tx.read_many(&self.tables.item, &scratch.keys, columns, |_, item| match item {
-            Some((price, _, data)) => scratch.lines.push(Offer { price, original: is_original(&data) }),
+            Some((price, _, data)) => scratch.offers.push(Offer { price, original: is_original(&data) }),
             None => unknown = true,
         })?;
         if unknown { Err(tx.cancel()) } else { Ok(()) }
     }
 
     /// Reads the taxes and the customer's discount, with the other columns that the terminal shows.
+    /// Returns `None` if a row is missing.
     #[inline]
-    fn read_rates<T: Txn>(&self, tx: &mut T, district: u64, input: &Input) -> Result<Rates, Abort> {
+    fn read_rates<T: Txn>(&self, tx: &mut T, district: u64, input: &Input) -> Result<Option<Rates>, Abort> {
         let tables = &self.tables;
-        let Some(warehouse_tax) = tx.read(&tables.warehouse, input.warehouse, Warehouse::TAX)? else {
-            return Err(tx.cancel());
-        };
+        let warehouse_tax = tx.read(&tables.warehouse, input.warehouse, Warehouse::TAX)?;
         let customer = customer_key(district, input.customer);
         let columns = (Customer::DISCOUNT, Customer::LAST, Customer::CREDIT);
-        let Some((discount, ..)) = tx.read(&tables.customer, customer, columns)? else { return Err(tx.cancel()) };
-        let Some(district_tax) = tx.read(&tables.district, district, District::TAX)? else { return Err(tx.cancel()) };
-        Ok(Rates { warehouse_tax, district_tax, discount })
+        let discount = tx.read(&tables.customer, customer, columns)?;
+        let district_tax = tx.read(&tables.district, district, District::TAX)?;
+        Ok(match (warehouse_tax, discount, district_tax) {
+            (Some(warehouse_tax), Some((discount, ..)), Some(district_tax)) => {
+                Some(Rates { warehouse_tax, district_tax, discount })
+            }
+            _ => None,
+        })
     }
 
     /// Takes the ordered quantities from the stocks, and reads their district information into
@@ -144,6 +185,7 @@ impl<F: Faults> Tpcc<F> {
         scratch.keys.clear();
         scratch.keys.extend(input.lines().iter().map(|line| stock_key(line.warehouse, line.item)));
         scratch.infos.clear();
+        scratch.brands.clear();
         let mut known = true;
         let info = Stock::DIST.element(input.district as usize - 1);
         tx.update_many(&self.tables.stock, &scratch.keys, (info, Stock::DATA), |position, stock| {
@@ -151,19 +193,21 @@ impl<F: Faults> Tpcc<F> {
                 known = false;
                 return None;
             };
+            scratch.infos.push(info);
             // "B" or "G" on the terminal (clause 2.4.2.2): whether item and stock both name the
             // brand.
-            let offer = &mut scratch.lines[position];
-            offer.original = offer.original && is_original(&data);
-            scratch.infos.push(info);
+            scratch.brands.push(scratch.offers[position].original && is_original(&data));
             let line = &input.lines()[position];
             Some(Ordered { quantity: line.quantity as u32, remote: line.warehouse != input.warehouse })
         })?;
         Ok(known)
     }
 
-    /// Inserts the order, its entries in NEW-ORDER and in the index by customer, and its lines.
-    /// Returns whether all of them are new, and the sum of the lines' amounts.
+    /// Inserts the order's entry in NEW-ORDER, the order, its entry in the index by customer, and
+    /// its lines. Returns whether all of them are new, and the sum of the lines' amounts.
+    ///
+    /// NEW-ORDER comes before ORDER, as in Delivery: so an analysis of the pieces can order the two
+    /// transactions step by step.
     #[inline]
     fn insert_order<T: Txn>(
         &self,
@@ -184,15 +228,29 @@ impl<F: Faults> Tpcc<F> {
             all_local: u16::from(all_local),
             carrier: 0,
         };
-        let mut new = tx.insert(&tables.order, key, row)?;
-        new &= tx.insert(&tables.order_by_customer, by_customer, Nothing {})?;
-        new &= tx.insert(&tables.new_order, key, Nothing {})?;
-        let mut total = 0;
+        let mut new = tx.piece(QUEUE, |tx| tx.insert(&tables.new_order, key, Nothing {}))?;
+        new &= tx.piece(ORDER, |tx| tx.insert(&tables.order, key, row))?;
+        new &= tx.piece(BY_CUSTOMER, |tx| tx.insert(&tables.order_by_customer, by_customer, Nothing {}))?;
+        let (new_lines, total) = tx.piece(LINES, |tx| self.insert_lines(tx, scratch, input, key))?;
+        Ok((new && new_lines, total))
+    }
+
+    /// Inserts the lines of the order with this key. Returns whether all of them are new, and the
+    /// sum of their amounts.
+    #[inline]
+    fn insert_lines<T: Txn>(
+        &self,
+        tx: &mut T,
+        scratch: &mut Scratch,
+        input: &Input,
+        order: u64,
+    ) -> Result<(bool, i64), Abort> {
         scratch.keys.clear();
-        scratch.keys.extend((1..=input.count as u64).map(|line| line_key(key, line)));
-        new &= tx.insert_many(&tables.order_line, &scratch.keys, |number| {
+        scratch.keys.extend((1..=input.count as u64).map(|line| line_key(order, line)));
+        let mut total = 0;
+        let new = tx.insert_many(&self.tables.order_line, &scratch.keys, |number| {
             let line = &input.lines()[number];
-            let amount = line.quantity as i64 * i64::from(scratch.lines[number].price);
+            let amount = line.quantity as i64 * i64::from(scratch.offers[number].price);
             total += amount;
             OrderLine {
                 item: line.item as u32,

@@ -1,10 +1,47 @@
 //! Payment: a customer pays (clause 2.5).
 
-use contend_model::{Abort, Txn};
+use contend_model::pieces::{Piece, Types};
+use contend_model::{Abort, Txn, Whole};
 
-use super::schema::{Customer, DISTRICTS, District, History, Warehouse, customer_key, district_key};
-use super::updates::{Paid, PaidOnBadCredit};
+use super::schema::{Customer, DISTRICTS, District, History, Schema, Warehouse, customer_key, district_key};
+use super::updates::{NotedBadCredit, Paid};
 use super::{Client, Faults, HISTORY_BITS, NamedBy, Tpcc};
+
+const WHO: Piece = Piece::new(0, "who");
+const FACTS: Piece = Piece::new(1, "facts");
+const HISTORY: Piece = Piece::new(2, "history");
+const PAY: Piece = Piece::new(3, "pay");
+const SUMS: Piece = Piece::new(4, "sums");
+
+/// Declares the pieces.
+pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
+    let customer = (
+        Customer::FIRST,
+        Customer::MIDDLE,
+        Customer::LAST,
+        Customer::ADDRESS,
+        Customer::PHONE,
+        Customer::CREDIT,
+        Customer::CREDIT_LIM,
+        Customer::DISCOUNT,
+    );
+    types
+        .add(name)
+        .piece(WHO, |piece| piece.read(&tables.customer_by_name, Whole))
+        .piece(FACTS, |piece| {
+            piece
+                .read(&tables.customer, customer)
+                .read(&tables.warehouse, (Warehouse::NAME, Warehouse::ADDRESS))
+                .read(&tables.district, (District::NAME, District::ADDRESS))
+        })
+        .piece(HISTORY, |piece| piece.insert(&tables.history))
+        .piece(PAY, |piece| {
+            piece.update(&tables.customer, Paid::default()).update(&tables.customer, NotedBadCredit::default())
+        })
+        .piece(SUMS, |piece| {
+            piece.update(&tables.district, District::YTD.add(0)).update(&tables.warehouse, Warehouse::YTD.add(0))
+        });
+}
 
 /// A Payment's parameters.
 #[derive(Debug)]
@@ -17,6 +54,14 @@ pub struct Input {
     named_by: NamedBy,
     amount: i64,
     date: u64,
+}
+
+/// What the payment needs to know of the customer, the warehouse and the district.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    bad_credit: bool,
+    /// The names of the warehouse and the district, for the row of HISTORY.
+    data: [u8; 24],
 }
 
 #[cfg(test)]
@@ -48,12 +93,51 @@ impl<F: Faults> Tpcc<F> {
 
     pub(super) fn payment<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let tables = &self.tables;
-        let number = self.identify(tx, &mut client.scratch.names, input.customer_district, input.named_by)?;
-        let Some(number) = number else {
-            client.suspicion = Some(format!("Payment found no customer {:?}", input.named_by));
+        let (customer_district, named_by) = (input.customer_district, input.named_by);
+        let names = &mut client.scratch.names;
+        let Some(number) = tx.piece(WHO, |tx| self.identify(tx, names, customer_district, named_by))? else {
+            client.suspicion = Some(format!("Payment found no customer {named_by:?}"));
             return Ok(());
         };
-        let key = customer_key(input.customer_district, number);
+        let key = customer_key(customer_district, number);
+        let district = district_key(input.warehouse, input.district);
+        let facts = tx.piece(FACTS, |tx| self.read_facts(tx, key, input.warehouse, district))?;
+        let Some(Facts { bad_credit, data }) = facts else {
+            client.suspicion = Some(format!("Payment by customer {key} found rows missing that are never deleted"));
+            return Ok(());
+        };
+        let row = History { customer: key, district, date: input.date, amount: input.amount, data };
+        let history = client.number << HISTORY_BITS | input.date;
+        let mut as_expected = tx.piece(HISTORY, |tx| tx.insert(&tables.history, history, row))?;
+        as_expected &= tx.piece(PAY, |tx| {
+            let mut found = tx.update(&tables.customer, key, Paid { amount: input.amount })?;
+            if bad_credit {
+                let note = NotedBadCredit { customer: key, district, amount: input.amount };
+                found &= tx.update(&tables.customer, key, note)?;
+            }
+            Ok(found)
+        })?;
+        as_expected &= tx.piece(SUMS, |tx| {
+            let found = tx.update(&tables.district, district, District::YTD.add(input.amount))?;
+            Ok(found & tx.update(&tables.warehouse, input.warehouse, Warehouse::YTD.add(input.amount))?)
+        })?;
+        if !as_expected {
+            client.suspicion = Some(format!("Payment by customer {key} found rows missing, or its own row there"));
+        }
+        Ok(())
+    }
+
+    /// Reads what the terminal shows of the customer, the warehouse and the district. Returns what
+    /// the payment needs of it, or `None` if a row is missing.
+    #[inline]
+    fn read_facts<T: Txn>(
+        &self,
+        tx: &mut T,
+        customer: u64,
+        warehouse: u64,
+        district: u64,
+    ) -> Result<Option<Facts>, Abort> {
+        let tables = &self.tables;
         let columns = (
             Customer::FIRST,
             Customer::MIDDLE,
@@ -64,31 +148,15 @@ impl<F: Faults> Tpcc<F> {
             Customer::CREDIT_LIM,
             Customer::DISCOUNT,
         );
-        let Some(customer) = tx.read(&tables.customer, key, columns)? else { return Err(tx.cancel()) };
-        let district = district_key(input.warehouse, input.district);
-        let Some(place) = tx.read(&tables.warehouse, input.warehouse, (Warehouse::NAME, Warehouse::ADDRESS))? else {
-            return Err(tx.cancel());
-        };
-        let Some(office) = tx.read(&tables.district, district, (District::NAME, District::ADDRESS))? else {
-            return Err(tx.cancel());
-        };
+        let customer = tx.read(&tables.customer, customer, columns)?;
+        let place = tx.read(&tables.warehouse, warehouse, (Warehouse::NAME, Warehouse::ADDRESS))?;
+        let office = tx.read(&tables.district, district, (District::NAME, District::ADDRESS))?;
+        let (Some(customer), Some(place), Some(office)) = (customer, place, office) else { return Ok(None) };
         let mut data = [b' '; 24];
         data[..10].copy_from_slice(&place.0);
         data[14..].copy_from_slice(&office.0);
-        let row = History { customer: key, district, date: input.date, amount: input.amount, data };
-        let new = tx.insert(&tables.history, client.number << HISTORY_BITS | input.date, row)?;
-        let bad_credit = customer.5 == *b"BC";
-        let mut found = if bad_credit {
-            tx.update(&tables.customer, key, PaidOnBadCredit { customer: key, district, amount: input.amount })?
-        } else {
-            tx.update(&tables.customer, key, Paid { amount: input.amount })?
-        };
-        found &= tx.update(&tables.district, district, District::YTD.add(input.amount))?;
-        found &= tx.update(&tables.warehouse, input.warehouse, Warehouse::YTD.add(input.amount))?;
-        if !found || !new {
-            client.suspicion = Some(format!("Payment by customer {key} found rows missing, or its own row there"));
-        }
+        let facts = Facts { bad_credit: customer.5 == *b"BC", data };
         std::hint::black_box((customer, place, office));
-        Ok(())
+        Ok(Some(facts))
     }
 }

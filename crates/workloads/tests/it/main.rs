@@ -1,5 +1,7 @@
 //! Every workload runs correctly under correct protocols, and its check finds injected faults.
 
+mod pieces;
+
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
