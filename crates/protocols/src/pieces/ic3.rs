@@ -41,7 +41,8 @@
 //! (`progress`).
 //!
 //! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
-//! predecessors have ended. It fails if one of them has aborted and so doomed the transaction.
+//! predecessors have ended or are sure to commit. It fails if one of them has aborted and so doomed
+//! the transaction.
 //!
 //! **Waits** are for transactions that this one depends on. They form no circle (above).
 //!
@@ -259,7 +260,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         passed >= rank && partner.is_some_and(|plan| plan.has_rank(other.kind as usize, rank))
     }
 
-    /// Waits until all predecessors have ended.
+    /// Waits until all predecessors have ended, or are sure to commit.
     ///
     /// # Errors
     /// The transaction is doomed, or has waited too long.
@@ -267,7 +268,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_commits()) {
             M::step("wait for commits");
             let mut spin = Spin::<M>::new();
-            while !self.progress.has_ended(other) {
+            while !self.progress.has_decided(other) {
                 self.wait(local, &mut spin)?;
             }
             local.predecessors.pop();
@@ -641,6 +642,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             // Before any transaction can commit that has seen the exposed rows.
             cx.writes.will_commit();
         }
+        // Leaving the lists takes long. The successors need not wait for it.
+        self.progress.decide(local.own);
         self.end(local);
         Ok(())
     }

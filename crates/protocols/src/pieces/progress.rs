@@ -3,11 +3,12 @@
 //!
 //! | bits | meaning |
 //! | --- | --- |
-//! | 63..18 | the transaction's number among those of its worker |
-//! | 17..4 | the rank of the last step that has taken effect; 0 if none has |
-//! | 3 | doomed: a transaction that it depends on has aborted |
-//! | 2 | validates: it is validating leaves that it has scanned, and waits for nothing |
-//! | 1 | commits: it has passed its commit point |
+//! | 63..19 | the transaction's number among those of its worker |
+//! | 18..5 | the rank of the last step that has taken effect; 0 if none has |
+//! | 4 | doomed: a transaction that it depends on has aborted |
+//! | 3 | validates: it is validating leaves that it has scanned, and waits for nothing |
+//! | 2 | commits: it has passed its commit point |
+//! | 1 | decided: its commit is in the log's order, so its successors may commit |
 //! | 0 | ended: it has committed or aborted, and is in no list any more |
 //!
 //! One load answers for one transaction: the number says whether the answer is about the asked one.
@@ -20,13 +21,14 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
 const ENDED: u64 = 1;
-const COMMITS: u64 = 1 << 1;
-const VALIDATES: u64 = 1 << 2;
-const DOOMED: u64 = 1 << 3;
-const RANK_SHIFT: u32 = 4;
+const DECIDED: u64 = 1 << 1;
+const COMMITS: u64 = 1 << 2;
+const VALIDATES: u64 = 1 << 3;
+const DOOMED: u64 = 1 << 4;
+const RANK_SHIFT: u32 = 5;
 /// The largest rank.
 pub(super) const RANK_MAX: u64 = (1 << 14) - 1;
-const NUMBER_SHIFT: u32 = 18;
+const NUMBER_SHIFT: u32 = 19;
 
 /// A running transaction, as others name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +96,7 @@ impl<M: Machine> Progress<M> {
     #[inline(always)]
     pub(super) fn begin(&self, own: Running) {
         // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
-        // `rank_of` and `has_ended`, which take a larger number for the end.
+        // `rank_of` and `has_decided`, which take a larger number for the end.
         self.word(own.worker).store(own.number << NUMBER_SHIFT, Ordering::Release);
     }
 
@@ -160,29 +162,34 @@ impl<M: Machine> Progress<M> {
         now & DOOMED == 0 && word.compare_exchange(now, now | COMMITS, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// Says that the commit of the caller's transaction has its place in the log, and that its sums
+    /// and appends are there. From here on its successors may commit.
+    pub(super) fn decide(&self, own: Running) {
+        // Release: pairs with the Acquire of `rank_of` and `has_decided`: a successor's place in the
+        // log comes behind.
+        self.word(own.worker).fetch_or(DECIDED, Ordering::Release);
+    }
+
     /// Ends the caller's transaction, which is in no list any more. If it aborts, it has doomed its
     /// successors before.
     pub(super) fn end(&self, own: Running) {
-        // Release: the dooms, or the commit, come before; pairs with the Acquire of `has_ended`. So
-        // a successor that sees the end also sees its own doom, and fails at its commit point.
+        // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor that sees the end also sees its own doom, and fails at its commit point.
         self.word(own.worker).fetch_or(ENDED, Ordering::Release);
     }
 
-    /// Whether a transaction has ended.
+    /// Whether a transaction has ended, or is sure to commit.
     #[inline(always)]
-    pub(super) fn has_ended(&self, other: Running) -> bool {
-        // Acquire: pairs with the Release of `end` and `begin`.
-        let now = self.word(other.worker).load(Ordering::Acquire);
-        now >> NUMBER_SHIFT != other.number || now & ENDED != 0
+    pub(super) fn has_decided(&self, other: Running) -> bool {
+        self.rank_of(other).is_none()
     }
 
     /// Returns how far a transaction has come: the rank of its last step that has taken effect, or
-    /// `None` if it has ended.
+    /// `None` if it has ended or is sure to commit.
     #[inline(always)]
     pub(super) fn rank_of(&self, other: Running) -> Option<u64> {
-        // Acquire: pairs with the Release of `announce`, `end` and `begin`.
+        // Acquire: pairs with the Release of `announce`, `decide`, `end` and `begin`.
         let now = self.word(other.worker).load(Ordering::Acquire);
-        let runs = now >> NUMBER_SHIFT == other.number && now & ENDED == 0;
+        let runs = now >> NUMBER_SHIFT == other.number && now & (ENDED | DECIDED) == 0;
         runs.then_some(now >> RANK_SHIFT & RANK_MAX)
     }
 
@@ -207,7 +214,7 @@ impl<M: Machine> Progress<M> {
             }
             // Relaxed: the reader stored it before its fence.
             let scans = self.lines[worker].scans.load(Ordering::Relaxed);
-            let is_past = now & ENDED == 0 && now >> RANK_SHIFT & RANK_MAX >= rank;
+            let is_past = now & (ENDED | DECIDED) == 0 && now >> RANK_SHIFT & RANK_MAX >= rank;
             let number = now >> NUMBER_SHIFT;
             return (is_past && scans & scan_bit(table) != 0).then_some(Running {
                 worker,
