@@ -476,3 +476,16 @@ fn tatps_pieces_are_all_ordered() {
         ]
     );
 }
+
+#[test]
+fn one_table_is_one_step_or_needs_none() {
+    let bank = World::<Bank>::new(&[], &[]).types();
+    assert_eq!(ranks(&bank, ALL_ON), ["transfer: 1:accounts", "audit: on a snapshot"]);
+    let read_write = |settings: Settings| ranks(&World::<Ycsb>::new(&[], settings).types(), ALL_ON).swap_remove(1);
+    assert_eq!(read_write(&[]), "read_write: 1:operations");
+    // Additions alone are a sum, and inserts alone append.
+    let additions = &[("ycsb.update", "on"), ("ycsb.payload", "16"), ("ycsb.read", "0")];
+    assert_eq!(read_write(additions), "read_write: -operations");
+    assert_eq!(read_write(&[("ycsb.insert", "1")]), "read_write: -operations");
+    assert_eq!(read_write(&[("ycsb.insert", "0.5")]), "read_write: 1:operations");
+}
