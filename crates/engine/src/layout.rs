@@ -232,6 +232,18 @@ impl<M: Machine> TableCore<M> {
         self.row_words + cell
     }
 
+    /// Copies contents that were saved, the signature included, into a cell of a record. The caller
+    /// has the cell exclusively.
+    pub(crate) fn fill_cell(&self, record: Record<M>, cell: usize, saved: &[u64]) {
+        let (payload, words) = (self.payload(record), self.cell_words(cell));
+        M::copy_in(&payload[words.clone()], &saved[..words.len()]);
+        if self.records_history() {
+            // Relaxed: the caller's lock, or the copy's publication, orders the signature as it
+            // orders the row.
+            payload[self.signature(cell)].store(saved[words.len()], Ordering::Relaxed);
+        }
+    }
+
     /// Returns the name that a history gives to the version of a cell in this record or old
     /// version: its writer's number. 0 if the table records no history.
     pub fn name_of(&self, record: Record<M>, cell: usize) -> u64 {

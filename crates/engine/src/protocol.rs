@@ -296,13 +296,9 @@ impl<M: Machine> Context<M> {
     /// # Errors
     /// The machine has no more memory.
     pub fn copy_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
+        let OldVersion { record: copy, .. } = self.new_version(position)?;
         let write = &self.writes.entries()[position];
         let table = write.table();
-        let arena = self.arenas.of(table.id(), table.slabs());
-        self.versions.reused += u64::from(arena.has_free());
-        let copy = table.slabs().allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
-        self.versions.made += 1;
-        self.versions.bytes[0] += table.slabs().slot_bytes() as u64;
         let payload = table.payload(write.record);
         if self.row_buffer.len() < payload.len() {
             self.row_buffer.resize(payload.len(), 0);
@@ -324,6 +320,27 @@ impl<M: Machine> Context<M> {
             }
         }
         Ok(OldVersion { table: NonNull::from(table), record: copy })
+    }
+
+    /// Returns an old version of the record of the entry at `position`, in no index, with arbitrary
+    /// contents.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    pub fn new_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
+        let table = self.writes.entries()[position].table();
+        let arena = self.arenas.of(table.id(), table.slabs());
+        self.versions.reused += u64::from(arena.has_free());
+        let copy = table.slabs().allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
+        self.versions.made += 1;
+        self.versions.bytes[0] += table.slabs().slot_bytes() as u64;
+        Ok(OldVersion { table: NonNull::from(table), record: copy })
+    }
+
+    /// Fills a cell of an old version with contents that [`WriteSet::save`] has saved, from
+    /// `saved[0]` on.
+    pub fn fill_version(&self, version: &OldVersion<M>, cell: usize, saved: &[u64]) {
+        version.table().fill_cell(version.record, cell, saved);
     }
 
     /// Retires a version that is of no interest to transactions that begin two epochs after

@@ -530,14 +530,7 @@ impl<M: Machine> WriteSet<M> {
     /// the cell exclusively.
     pub fn restore(&self, position: usize, cell: usize, saved: &[u64]) {
         let entry = &self.entries[position];
-        let table = entry.table();
-        let (payload, words) = (table.payload(entry.record), table.cell_words(cell));
-        M::copy_in(&payload[words.clone()], &saved[..words.len()]);
-        if table.records_history() {
-            // Relaxed: the caller holds the cell; its lock orders the signature as it orders the
-            // row.
-            payload[table.signature(cell)].store(saved[words.len()], Ordering::Relaxed);
-        }
+        entry.table().fill_cell(entry.record, cell, saved);
     }
 
     /// Returns the entries in the order of their first writes.

@@ -26,6 +26,8 @@ pub(super) struct Accessor<M: Machine> {
     worker: M::U64,
     number: M::U64,
     kind: M::U64,
+    /// The epoch in which the transaction began.
+    began_in: M::U64,
 }
 
 impl<M: Machine> std::fmt::Debug for Accessor<M> {
@@ -43,7 +45,7 @@ impl<M: Machine> Accessor<M> {
 
     fn new() -> Self {
         let word = || M::U64::new(0);
-        Accessor { older: word(), newer: word(), worker: word(), number: word(), kind: word() }
+        Accessor { older: word(), newer: word(), worker: word(), number: word(), kind: word(), began_in: word() }
     }
 
     /// Returns the transaction.
@@ -55,6 +57,12 @@ impl<M: Machine> Accessor<M> {
             // Relaxed: as above.
             kind: self.kind.load(Ordering::Relaxed) as u32,
         }
+    }
+
+    /// Returns the epoch in which the transaction began.
+    pub(super) fn began_in(&self) -> u64 {
+        // Relaxed: under the cell's lock.
+        self.began_in.load(Ordering::Relaxed)
     }
 
     /// Whether the access has this flag.
@@ -117,8 +125,16 @@ impl<'a, M: Machine> AccessList<'a, M> {
         std::iter::successors(first, |accessor| Self::at(accessor.newer.load(Ordering::Relaxed)))
     }
 
-    /// Makes an access of `own` the newest.
-    pub(super) fn push(&self, accessor: &Accessor<M>, own: Running, wrote: bool) {
+    /// Whether a writer stands behind this access whose own access is not void.
+    pub(super) fn has_older_writer(&self, accessor: &Accessor<M>) -> bool {
+        // Relaxed, both: under the cell's lock.
+        let first = Self::at(accessor.older.load(Ordering::Relaxed));
+        let mut older = std::iter::successors(first, |other| Self::at(other.older.load(Ordering::Relaxed)));
+        older.any(|other| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID))
+    }
+
+    /// Makes an access of `own`, which began in this epoch, the newest.
+    pub(super) fn push(&self, accessor: &Accessor<M>, own: Running, began_in: u64, wrote: bool) {
         // Relaxed, all: under the cell's lock, whose Release publishes them.
         let older = self.newest.load(Ordering::Relaxed);
         accessor.older.store(older, Ordering::Relaxed);
@@ -128,6 +144,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
         accessor.worker.store((own.worker as u64) << Accessor::<M>::WORKER_SHIFT | flags, Ordering::Relaxed);
         accessor.number.store(own.number, Ordering::Relaxed);
         accessor.kind.store(own.kind.into(), Ordering::Relaxed);
+        accessor.began_in.store(began_in, Ordering::Relaxed);
         // Relaxed: as above.
         if let Some(older) = Self::at(older) {
             older.newer.store(accessor.address(), Ordering::Relaxed);

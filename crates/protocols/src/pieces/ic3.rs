@@ -60,6 +60,7 @@
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
 
 mod gaps;
+mod snapshot;
 mod step;
 mod undo;
 
@@ -68,7 +69,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
-    LeafWords, Located, NamedProtocol, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
+    LeafWords, Located, NamedProtocol, OldVersion, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
     RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
@@ -82,6 +83,7 @@ use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED};
 use crate::method::wait::{LOCK_WAITS_MAX, WAITS_MAX};
 use crate::optimistic::ReadsAndLocks;
+use snapshot::Snapshots;
 
 /// When a piece waits for the transactions that its own depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,11 @@ options! {
         "ic3.rendezvous" rendezvous: bool = true, in ();
         /// Whether inserts into tables that are only appended to need no order.
         "ic3.append" append: bool = true, in ();
+        /// Whether types that only read see snapshots. Otherwise their reads need an order like all
+        /// others.
+        "ic3.snapshots" snapshots: bool = true, in ();
+        /// The number of epochs from one snapshot to the next.
+        "ic3.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
         /// The number of times that a piece runs again after a conflict, before its transaction
         /// aborts.
         "ic3.retries" retries: u32 = 1000, in 0..=1_000_000;
@@ -154,14 +161,26 @@ struct Exposed<M: Machine> {
     /// The start of the former contents in [`Ic3Worker::saved`], and the former flags.
     start: usize,
     flags: u64,
+    /// The copy of the former contents for readers of snapshots, which is linked; and one that the
+    /// commit may link.
+    copy: Option<OldVersion<M>>,
+    late_copy: Option<OldVersion<M>>,
 }
 
 /// A cell of the step that takes effect.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct StepCell<M: Machine> {
     cell: Cell<M>,
     /// The position in the write set and the cell's number, if the step writes it.
     write: Option<(usize, usize)>,
+    /// Memory for a copy of what the cell holds, if a snapshot may show that.
+    copy: Option<OldVersion<M>>,
+}
+
+impl<M: Machine> StepCell<M> {
+    fn new(cell: Cell<M>, write: Option<(usize, usize)>) -> Self {
+        StepCell { cell, write, copy: None }
+    }
 }
 
 /// A worker's state.
@@ -199,6 +218,12 @@ pub struct Ic3Worker<M: Machine> {
     retries: u32,
     /// The number of reads in `late` at the beginning of the step.
     late_reads: usize,
+    /// The epoch whose end the transaction sees, if it sees a snapshot.
+    snapshot: Option<u64>,
+    /// The transaction that must leave its lists before the step can take effect.
+    awaited: Option<Running>,
+    /// The epoch of the worker's last commit, or of the commit that is under way.
+    epoch: u64,
 }
 
 impl<M: Machine> Ic3Worker<M> {
@@ -208,6 +233,14 @@ impl<M: Machine> Ic3Worker<M> {
         match (&self.known.plan, self.of) {
             (Some(plan), Some(_)) => plan.classes(table),
             _ => TableClasses::CONTENDED,
+        }
+    }
+
+    /// Fails if the transaction sees a snapshot, and so must not write.
+    fn refuse_write(&self) -> Result<(), Abort> {
+        match self.snapshot {
+            Some(_) => Err(Abort::new(AbortReason::Unsupported)),
+            None => Ok(()),
         }
     }
 
@@ -324,10 +357,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             if write.kind != WriteKind::Nothing && local.of.is_some() && local.is_late(write) {
                 let numbers = write.cell_numbers();
                 let cells = write.cells().zip(numbers);
-                local.cells.extend(cells.map(|(cell, number)| StepCell { cell, write: Some((position, number)) }));
+                local.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
             }
         }
         if local.cells.is_empty() {
+            self.prepare_commit(cx, local)?;
             return self.pass_commit_point(local);
         }
         // One order for all: locks that are taken in it can't deadlock. Writes of one cell stay in
@@ -348,7 +382,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         local.cells.dedup_by_key(|step| step.cell.address());
         M::step("lock");
         for step in 0..local.cells.len() {
-            let StepCell { cell, write } = local.cells[step];
+            let StepCell { cell, write, .. } = local.cells[step];
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
             local.late.lock(cell, needs_row, WAITS_MAX)?;
         }
@@ -361,8 +395,10 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for step in 0..local.cells.len() {
             local.cells[step].write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
         }
+        self.prepare_commit(cx, local)?;
         self.pass_commit_point(local)?;
         cx.writes.will_commit();
+        self.keep_late(cx, local);
         self.install_late(cx, local);
         Ok(())
     }
@@ -379,7 +415,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             installed = position;
             cx.writes.install(position);
         }
-        for StepCell { cell, write } in local.cells.drain(..) {
+        for StepCell { cell, write, .. } in local.cells.drain(..) {
             let word = step::shown_word(cx, cell, write);
             Self::unlock(cell, word);
         }
@@ -392,14 +428,34 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if passed { Ok(()) } else { Err(Abort::new(AbortReason::Cascaded)) }
     }
 
-    /// Takes the transaction out of all lists and leaves, and ends it.
-    fn end(&self, local: &mut Ic3Worker<M>) {
+    /// Takes a committed transaction out of all lists, and commits what its cells show.
+    fn leave_lists(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         M::step("leave lists");
+        // Both lists are in the order in which the cells were shown.
+        let mut exposed = local.exposed.iter().peekable();
         for (cell, accessor) in local.listed.drain(..) {
-            let word = Self::lock(cell);
+            let shown = exposed.next_if(|exposed| exposed.cell.address() == cell.address());
+            let mut spin = Spin::<M>::new();
+            let mut word = Self::lock(cell);
+            while let Some(shown) = shown.filter(|shown| !self.is_next_to_commit(shown)) {
+                // The older writer of `shown` has decided, and is about to leave the list.
+                Self::unlock(shown.cell, word);
+                spin.wait();
+                word = Self::lock(cell);
+            }
+            if let Some(shown) = shown {
+                self.commit_shown(cx, shown, &local.saved, local.epoch);
+            }
             Self::list(cell).remove(&accessor);
+            if shown.is_some() {
+                self.note_uncommitted(cell);
+            }
             Self::unlock(cell, word);
         }
+    }
+
+    /// Ends the transaction, which has left all lists.
+    fn end(&self, local: &mut Ic3Worker<M>) {
         self.forget_gaps(local);
         local.accessors.clear();
         local.exposed.clear();
@@ -418,6 +474,7 @@ impl<M: Machine, F: Ic3Faults> NamedProtocol<M> for Ic3<M, F> {
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
+    const SNAPSHOTS: Option<&'static str> = Some("ic3.snapshots=on");
     type Options = Ic3Options;
 
     fn new(options: Ic3Options) -> Self {
@@ -433,7 +490,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn meta_words(&self) -> usize {
-        2
+        if self.options.snapshots { 4 } else { 2 }
     }
 
     fn leaf_words(&self) -> LeafWords {
@@ -456,8 +513,16 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         true
     }
 
+    fn reads_snapshots(&self) -> bool {
+        self.options.snapshots
+    }
+
+    fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
+        local.snapshot.is_some_and(|snapshot| local.epoch <= snapshot)
+    }
+
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
-        self.plans.replace(Plan::new(types, options, self.options.append)?);
+        self.plans.replace(Plan::new(types, options, self.options.append, self.options.snapshots)?);
         Ok(())
     }
 
@@ -482,6 +547,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             changed: Vec::with_capacity(16),
             retries: 0,
             late_reads: 0,
+            snapshot: None,
+            awaited: None,
+            epoch: 0,
         }
     }
 
@@ -490,6 +558,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             // SAFETY: `meta_words` gives each cell two words.
             // Relaxed: no other transaction sees the record yet; the index publishes it.
             unsafe { cell.meta(1) }.store(0, Ordering::Relaxed);
+            if self.options.snapshots {
+                Snapshots::init(cell);
+            }
         }
         flags::init_words(cells, initial, ABSENT);
     }
@@ -499,10 +570,18 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.plans.refresh(&mut local.known);
         let types = local.known.plan.as_ref().map_or(0, |plan| plan.type_count());
         local.of = cx.declaration.kind_of().filter(|of| *of < types);
+        let reads_only = cx.declaration.is_read_only();
+        let plan = local.known.plan.as_ref();
+        let is_declared = local.of.zip(plan).is_some_and(|(of, plan)| plan.is_on_snapshot(of));
+        local.snapshot = self.snapshots().filter(|_| reads_only || is_declared).map(|all| all.seen_from(cx.began_in()));
+        local.step = None;
+        if local.snapshot.is_some() {
+            return Ok(());
+        }
+        local.awaited = None;
         local.own.number += 1;
         local.own.kind = local.of.map_or(Running::NO_KIND, |of| of as u32);
         self.progress.begin(local.own);
-        local.step = None;
         local.reads.clear();
         local.late.clear();
         local.changed.clear();
@@ -517,7 +596,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local: &mut Self::WorkerState,
         piece: Piece,
     ) -> Result<PieceBegin, Abort> {
-        let (Some(plan), Some(of)) = (&local.known.plan, local.of) else { return Ok(PieceBegin::Inside) };
+        let (Some(plan), Some(of), None) = (&local.known.plan, local.of, local.snapshot) else {
+            return Ok(PieceBegin::Inside);
+        };
         let step = plan.step(of, piece.number());
         local.piece = piece.number();
         match local.step {
@@ -550,8 +631,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if is_last || reason == AbortReason::Cascaded || self.progress.is_doomed(local.own) {
             return false;
         }
-        local.retries += 1;
         local.reads.unlock_all();
+        Self::free_copies(cx, local);
+        if !self.wait_for_awaited(local) {
+            local.retries += 1;
+        }
         local.reads.clear();
         local.late.entries.truncate(local.late_reads);
         local.changed.clear();
@@ -571,6 +655,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
+        if let Some(snapshot) = local.snapshot {
+            return Ok(Snapshots::read(cx, at, columns, snapshot));
+        }
         let classes = local.classes(at.table.id());
         let contended = columns.groups().common(classes.contended);
         if contended.is_empty() {
@@ -594,6 +681,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
+        local.refuse_write()?;
         let classes = local.classes(at.table.id());
         let reads = if classes.is_appended { &mut local.late } else { &mut local.reads };
         reads.prepare_write(cx, at, groups, mode, false, |_| true)
@@ -606,6 +694,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        local.refuse_write()?;
         if local.classes(at.table.id()).is_appended {
             return local.late.observe_placeholder(at, ABSENT);
         }
@@ -622,7 +711,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if !local.classes(table).contended.is_empty() {
+        // A key that a snapshot lacks will not come into it.
+        if local.snapshot.is_none() && !local.classes(table).contended.is_empty() {
             self.note_gap(local, table, leaf);
             cx.nodes.add(leaf, version);
         }
@@ -630,6 +720,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        if local.snapshot.is_some() {
+            return Ok(());
+        }
         match (local.of, local.step) {
             // The last pieces of a step were not executed.
             (Some(_), Some(step)) => self.take_effect(cx, local, step.rank)?,
@@ -644,21 +737,23 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         // Leaving the lists takes long. The successors need not wait for it.
         self.progress.decide(local.own);
+        self.leave_lists(cx, local);
         self.end(local);
         Ok(())
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
+        if local.snapshot.is_some() {
+            return;
+        }
         local.reads.unlock_all();
         local.late.unlock_all();
-        if Self::dooms_in_time() {
-            self.undo(cx, local);
-            self.end(local);
-        } else {
+        Self::free_copies(cx, local);
+        if !Self::dooms_in_time() {
             self.progress.end(local.own);
-            self.undo(cx, local);
-            self.end(local);
         }
+        self.undo(cx, local);
+        self.end(local);
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
@@ -668,8 +763,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             // Acquire: as in `lock`. Relaxed: a failed exchange is not tried again.
             let locked = word & LOCKED == 0
                 && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            // A running transaction has read the record as absent, or may take its delete back.
-            if locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones() {
+            // A running transaction has read the record as absent, or may take its delete back. Or a
+            // snapshot may show the row that was there.
+            let is_read = locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones();
+            let is_shown = locked && self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()));
+            if is_read || is_shown {
                 Self::unlock(cell, word);
                 return None;
             }

@@ -47,19 +47,21 @@ pub(super) struct Plan {
     /// For each type, piece and table, the groups that are read of settled rows; empty if no piece
     /// reads any.
     settled: Vec<Vec<Vec<Groups>>>,
+    /// Whether each type runs on snapshots.
+    on_snapshot: Vec<bool>,
 }
 
 impl Plan {
     /// Makes the plan of these types. With `appends`, inserts into tables without readers need no
-    /// order.
+    /// order. With `snapshots`, types that only read need none.
     ///
     /// # Errors
     /// A declaration is not valid, or there are too many ranks.
-    pub(super) fn new(types: &TypeSet, engine: &EngineOptions, appends: bool) -> Result<Plan, String> {
+    pub(super) fn new(types: &TypeSet, engine: &EngineOptions, appends: bool, snapshots: bool) -> Result<Plan, String> {
         let options = AnalysisOptions {
             split: engine.timestamp_splitting,
             updates: engine.commit_time_updates,
-            snapshots: false,
+            snapshots,
             appends,
         };
         let analysis = Analysis::new(types, options).map_err(|error| error.to_string())?;
@@ -84,7 +86,8 @@ impl Plan {
                 Class::Unused | Class::Constant | Class::Sum => {}
             }
         }
-        Ok(Plan { steps, tables, settled: settled(types) })
+        let on_snapshot = analysis.types.iter().map(|of| of.on_snapshot).collect();
+        Ok(Plan { steps, tables, settled: settled(types), on_snapshot })
     }
 
     /// Returns the number of types.
@@ -96,6 +99,11 @@ impl Plan {
     #[inline(always)]
     pub(super) fn step(&self, of: usize, piece: usize) -> Step {
         self.steps[of][piece]
+    }
+
+    /// Whether a type runs on snapshots.
+    pub(super) fn is_on_snapshot(&self, of: usize) -> bool {
+        self.on_snapshot[of]
     }
 
     /// Whether a type has a step of this rank.

@@ -183,6 +183,13 @@ impl<M: Machine> Progress<M> {
         self.rank_of(other).is_none()
     }
 
+    /// Whether a transaction is in no list any more.
+    pub(super) fn has_left(&self, other: Running) -> bool {
+        // Acquire: pairs with the Release of `end` and `begin`.
+        let now = self.word(other.worker).load(Ordering::Acquire);
+        now >> NUMBER_SHIFT != other.number || now & ENDED != 0
+    }
+
     /// Returns how far a transaction has come: the rank of its last step that has taken effect, or
     /// `None` if it has ended or is sure to commit.
     #[inline(always)]

@@ -10,7 +10,7 @@ use super::{Client, Faults, HISTORY_BITS, NamedBy, Tpcc};
 const WHO: Piece = Piece::new(0, "who");
 const FACTS: Piece = Piece::new(1, "facts");
 const HISTORY: Piece = Piece::new(2, "history");
-const PAY: Piece = Piece::new(3, "pay");
+const NOTE: Piece = Piece::new(3, "note");
 const SUMS: Piece = Piece::new(4, "sums");
 
 /// Declares the pieces.
@@ -35,11 +35,12 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
                 .read(&tables.district, (District::NAME, District::ADDRESS))
         })
         .piece(HISTORY, |piece| piece.insert(&tables.history))
-        .piece(PAY, |piece| {
-            piece.update(&tables.customer, Paid::default()).update(&tables.customer, NotedBadCredit::default())
-        })
+        .piece(NOTE, |piece| piece.update(&tables.customer, NotedBadCredit::default()))
         .piece(SUMS, |piece| {
-            piece.update(&tables.district, District::YTD.add(0)).update(&tables.warehouse, Warehouse::YTD.add(0))
+            piece
+                .update(&tables.customer, Paid::default())
+                .update(&tables.district, District::YTD.add(0))
+                .update(&tables.warehouse, Warehouse::YTD.add(0))
         });
 }
 
@@ -109,16 +110,13 @@ impl<F: Faults> Tpcc<F> {
         let row = History { customer: key, district, date: input.date, amount: input.amount, data };
         let history = client.number << HISTORY_BITS | input.date;
         let mut as_expected = tx.piece(HISTORY, |tx| tx.insert(&tables.history, history, row))?;
-        as_expected &= tx.piece(PAY, |tx| {
-            let mut found = tx.update(&tables.customer, key, Paid { amount: input.amount })?;
-            if bad_credit {
-                let note = NotedBadCredit { customer: key, district, amount: input.amount };
-                found &= tx.update(&tables.customer, key, note)?;
-            }
-            Ok(found)
-        })?;
+        if bad_credit {
+            let note = NotedBadCredit { customer: key, district, amount: input.amount };
+            as_expected &= tx.piece(NOTE, |tx| tx.update(&tables.customer, key, note))?;
+        }
         as_expected &= tx.piece(SUMS, |tx| {
-            let found = tx.update(&tables.district, district, District::YTD.add(input.amount))?;
+            let mut found = tx.update(&tables.customer, key, Paid { amount: input.amount })?;
+            found &= tx.update(&tables.district, district, District::YTD.add(input.amount))?;
             Ok(found & tx.update(&tables.warehouse, input.warehouse, Warehouse::YTD.add(input.amount))?)
         })?;
         if !as_expected {

@@ -58,12 +58,12 @@ impl<M: Machine> Ic3Worker<M> {
     /// each once.
     fn collect_cells(&mut self, cx: &Context<M>) {
         self.cells.clear();
-        self.cells.extend(self.reads.entries.iter().map(|read| StepCell { cell: read.cell, write: None }));
+        self.cells.extend(self.reads.entries.iter().map(|read| StepCell::new(read.cell, None)));
         for position in self.first_write..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind != WriteKind::Nothing && !self.is_late(write) {
                 let cells = write.cells().zip(write.cell_numbers());
-                self.cells.extend(cells.map(|(cell, number)| StepCell { cell, write: Some((position, number)) }));
+                self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
             }
         }
         self.cells.sort_unstable_by_key(|step| (step.cell.address(), step.write.is_none()));
@@ -88,6 +88,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.lock_cells(cx, local)?;
             self.apply_updates(cx, local);
             local.accessors.reserve(local.cells.len());
+            self.reserve_copies(cx, local, cx.began_in())?;
             self.validate(cx, local)?;
             // All cells are locked until what is announced here is shown.
             M::step("announce");
@@ -114,7 +115,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     fn lock_cells(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         M::step("lock step");
-        for StepCell { cell, write } in &local.cells {
+        for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
             local.reads.lock(*cell, needs_row, WAITS_MAX)?;
         }
@@ -162,7 +163,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     fn join_lists(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) {
         M::step("join lists");
         for step in 0..local.cells.len() {
-            let StepCell { cell, write } = local.cells[step];
+            let StepCell { cell, write, copy } = local.cells[step];
             let list = Self::list(cell);
             for other in list.iter().filter(|other| !other.is(Accessor::<M>::VOID)) {
                 let wrote = other.is(Accessor::<M>::WROTE);
@@ -178,14 +179,16 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 continue;
             }
             let accessor = local.accessors.take();
-            list.push(&accessor, local.own, write.is_some());
+            list.push(&accessor, local.own, cx.began_in(), write.is_some());
             local.listed.push((cell, accessor));
             if let Some((position, number)) = write {
                 // Relaxed: this transaction has locked the cell.
                 let flags = cell.word().load(Ordering::Relaxed) & (ABSENT | QUEUED);
                 let start = local.saved.len();
                 cx.writes.save(position, number, &mut local.saved);
-                local.exposed.push(Exposed { cell, accessor, position, number, start, flags });
+                let exposed = Exposed { cell, accessor, position, number, start, flags, copy, late_copy: None };
+                self.keep_shown(cx, &exposed, &local.saved);
+                local.exposed.push(exposed);
             }
         }
     }
@@ -199,7 +202,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 cx.writes.expose(position);
             }
         }
-        for StepCell { cell, write } in local.cells.drain(..) {
+        for StepCell { cell, write, .. } in local.cells.drain(..) {
             let word = shown_word(cx, cell, write);
             Self::unlock(cell, word);
         }

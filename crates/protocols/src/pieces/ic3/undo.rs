@@ -15,10 +15,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     ///
     /// If the transaction's own access is void, an older write was rolled back past it, and there is
     /// nothing to restore.
-    pub(super) fn undo(&self, cx: &Context<M>, local: &Ic3Worker<M>) {
-        for Exposed { cell, accessor, position, number, start, flags } in local.exposed.iter().rev() {
+    pub(super) fn undo(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        for exposed in local.exposed.iter().rev() {
+            let Exposed { cell, accessor, position, number, start, flags, .. } = exposed;
             M::step("undo");
             let word = Self::lock(*cell);
+            Self::drop_shown(cx, exposed);
             if accessor.is(Accessor::<M>::VOID) && !F::RESTORE_VOID {
                 Self::unlock(*cell, word);
                 continue;
@@ -32,8 +34,15 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 other.make_void();
                 self.progress.doom(other.owner());
             }
+            self.note_uncommitted(*cell);
             let version = (word & !(ABSENT | QUEUED | LOCKED)) + (1 << VERSION_SHIFT);
             Self::unlock(*cell, version | flags);
+        }
+        M::step("leave lists");
+        for (cell, accessor) in local.listed.drain(..) {
+            let word = Self::lock(cell);
+            Self::list(cell).remove(&accessor);
+            Self::unlock(cell, word);
         }
     }
 }

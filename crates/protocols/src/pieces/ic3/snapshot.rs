@@ -1,0 +1,373 @@
+//! Snapshots for transactions that only read: the state at the end of an epoch, as in Silo.
+//!
+//! A transaction that begins in epoch `b` sees the state at the end of an epoch `s`, at most `b - 2`.
+//! No transaction can commit in that epoch any more. Copies of committed versions hang on the cell,
+//! the newest first. The payload itself may be uncommitted, so a cell has two words more:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | 2 | the newest copy, or 0 |
+//! | 3 | the TID of the newest committed version (its epoch in bits 63..32), shifted left by one; bit 0 is set while the payload is uncommitted |
+//!
+//! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a transaction
+//! that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b + 1`, and so
+//! others see snapshots up to `b - 1`.
+//!
+//! - A committed version is copied at once if a snapshot from `e` to `b - 1` may show it. Otherwise
+//!   no snapshot shows it before the transaction has ended.
+//! - An uncommitted version of a transaction that began in epoch `b` or later is committed in such an
+//!   epoch. No snapshot shows it before this one has ended.
+//! - An uncommitted version of a transaction that began before `b` might be shown. The step waits
+//!   until that transaction has left the list. This happens where the epoch has changed, and then
+//!   once for each cell.
+//! - At its commit, in epoch `c`, the transaction copies from what it has saved each version of an
+//!   epoch before `c` that a snapshot shows and that has no copy yet.
+//!
+//! **The epoch of a commit** is loaded behind the wait for all predecessors, while the cells of sums
+//! and appends are locked. So a transaction that comes after another has its epoch or a later one,
+//! and the TIDs of a cell grow.
+//!
+//! **An abort** takes its copies out of the chain again: what they are copies of stands in the
+//! payload.
+
+use contend_engine::{Abort, AbortReason, Cell, Context, Groups, Located, OldVersion, Projection, RecordState};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
+
+use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::pieces::accessors::{AccessList, Accessor};
+
+/// Set in the TID's word while the payload is uncommitted.
+const UNCOMMITTED: u64 = 1;
+const EPOCH_SHIFT: u32 = 33;
+/// The distance from a TID to the next one.
+const STEP: u64 = 1 << 1;
+
+/// When the snapshots are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshots {
+    /// The number of epochs from one snapshot to the next.
+    pub(super) every: u64,
+}
+
+/// Returns the address of a cell's newest copy.
+fn newest_copy<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: with snapshots a cell has four words (`Ic3::meta_words`).
+    unsafe { cell.meta(2) }
+}
+
+/// Returns the word with a cell's TID.
+fn tid_word<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+    // SAFETY: as above.
+    unsafe { cell.meta(3) }
+}
+
+fn epoch_of(tid: u64) -> u64 {
+    tid >> EPOCH_SHIFT
+}
+
+fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
+    let mut cells = at.table.cells(at.record, Groups::of(number as u32));
+    cells.next().expect("a record has the cells of its table")
+}
+
+impl Snapshots {
+    /// Returns the epoch whose end a transaction sees that began in `began_in`.
+    pub(super) fn seen_from(self, began_in: u64) -> u64 {
+        began_in.saturating_sub(2) / self.every * self.every
+    }
+
+    /// Returns the first epoch, from `epoch` on, with a snapshot at its end.
+    fn first_from(self, epoch: u64) -> u64 {
+        epoch.div_ceil(self.every) * self.every
+    }
+
+    /// Sets the words of a new cell.
+    pub(super) fn init<M: Machine>(cell: Cell<M>) {
+        // Relaxed, both: no other transaction sees the record yet; the index publishes it.
+        newest_copy(cell).store(0, Ordering::Relaxed);
+        tid_word(cell).store(0, Ordering::Relaxed);
+    }
+
+    /// Returns whether all transactions have ended that see a snapshot from before a tombstone: none
+    /// runs that began before epoch `oldest`.
+    pub(super) fn lets_unlink<M: Machine>(self, cell: Cell<M>, oldest: u64) -> bool {
+        // Relaxed: the caller has locked the cell.
+        oldest >= self.first_from(epoch_of(tid_word(cell).load(Ordering::Relaxed))) + 2
+    }
+
+    /// Returns whether a snapshot before `epoch` shows the committed version of a cell, which the
+    /// caller has locked. `flags` are that version's.
+    fn needs_copy<M: Machine>(self, cell: Cell<M>, flags: u64, epoch: u64, records_history: bool) -> bool {
+        // Relaxed, here and below: the caller has locked the cell.
+        let tid = tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
+        // A cell without versions is as absent as one that says so. But a recorded history wants to
+        // know which transaction deleted the key before.
+        let never_was = tid == 0 && flags & ABSENT != 0 && !records_history;
+        !never_was && self.first_from(epoch_of(tid)) < epoch
+    }
+
+    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose TID is
+    /// that of the copied version. `saved` begins with the contents, and `flags` are the version's.
+    fn link<M: Machine>(
+        cx: &Context<M>,
+        copy: &OldVersion<M>,
+        cell: Cell<M>,
+        number: usize,
+        saved: &[u64],
+        flags: u64,
+    ) {
+        cx.fill_version(copy, number, saved);
+        let copied = copy.cells(Groups::of(number as u32)).next().expect("the copy has the record's cells");
+        // Relaxed, all but the last: the caller has locked the cell, and no other transaction sees
+        // the copy yet.
+        copied.word().store(flags & ABSENT, Ordering::Relaxed);
+        tid_word(copied).store(tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED, Ordering::Relaxed);
+        newest_copy(copied).store(newest_copy(cell).load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `read_cell`: the copy comes before its link.
+        newest_copy(cell).store(copy.record().value(), Ordering::Release);
+    }
+
+    /// Gives a cell, which the caller has locked, the TID of a commit in `epoch`.
+    fn commit<M: Machine>(cell: Cell<M>, epoch: u64) {
+        // Relaxed: the caller has locked the cell.
+        let word = tid_word(cell).load(Ordering::Relaxed);
+        let next = ((word & !UNCOMMITTED) + STEP).max(epoch << EPOCH_SHIFT);
+        // Relaxed: as above; the unlock publishes it.
+        tid_word(cell).store(next | word & UNCOMMITTED, Ordering::Relaxed);
+    }
+
+    /// Notes whether a cell's payload is uncommitted: a running transaction has written it. The
+    /// caller has locked the cell.
+    fn note_uncommitted<M: Machine>(cell: Cell<M>) {
+        // SAFETY: a cell has four words, the second for its list.
+        let list = unsafe { AccessList::of(cell) };
+        let wrote = |other: &Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
+        let is_uncommitted = list.iter().any(wrote);
+        // Relaxed, both: the caller has locked the cell.
+        let word = tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
+        tid_word(cell).store(word | u64::from(is_uncommitted), Ordering::Relaxed);
+    }
+
+    /// Reads a row as it was at the end of the epoch `snapshot`.
+    pub(super) fn read<M: Machine>(
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        snapshot: u64,
+    ) -> RecordState {
+        M::step("read snapshot");
+        let mut all = 0;
+        for number in at.table.cell_numbers(columns.groups()) {
+            all |= Self::read_cell(cx, at, number, snapshot);
+        }
+        // A record that is out of the index was deleted before all snapshots that any transaction
+        // sees.
+        flags::found(all & !UNLINKED)
+    }
+
+    /// Reads a cell as it was at the end of the epoch `snapshot`, and returns its flags.
+    fn read_cell<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64) -> u64 {
+        let mut cell = cell_of(at, number);
+        let mut spin = Spin::<M>::new();
+        loop {
+            // Acquire: pairs with the Release of the last unlock: the row, the TID and the links to
+            // copies are at least as new as the word.
+            let word = cell.word().load(Ordering::Acquire);
+            if word & LOCKED != 0 {
+                // A step is at work, or a commit; neither waits for readers of snapshots.
+                spin.wait();
+                continue;
+            }
+            // Acquire: the copy comes behind. If the TID is newer than the word, its commit has left
+            // the payload as it was (then it is the payload's), or the word has changed.
+            let tid = tid_word(cell).load(Ordering::Acquire);
+            if tid & UNCOMMITTED != 0 || epoch_of(tid) > snapshot {
+                break;
+            }
+            cx.copy_cell(at, number);
+            // Acquire: pairs with the fence of a step, between its locks and its stores to the rows:
+            // step (d) of `ReadsAndLocks::observe`.
+            M::fence(Ordering::Acquire);
+            // Relaxed: ordered by the fence.
+            if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
+                return word;
+            }
+        }
+        loop {
+            // Acquire: pairs with the Release of `link`.
+            let address = newest_copy(cell).load(Ordering::Acquire);
+            if address == 0 {
+                return ABSENT;
+            }
+            // SAFETY: `link` has put a copy of this table there. A copy that a snapshot needs, and
+            // any newer one, is not reused before the readers of the snapshot have ended.
+            let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
+            cell = cell_of(copy, number);
+            // Relaxed, both: a copy does not change; the Acquire above orders it.
+            if epoch_of(tid_word(cell).load(Ordering::Relaxed)) <= snapshot {
+                cx.copy_cell(copy, number);
+                return cell.word().load(Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
+    /// Returns when the snapshots are, if there are any.
+    #[inline(always)]
+    pub(super) fn snapshots(&self) -> Option<Snapshots> {
+        self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
+    }
+
+    /// Allocates a copy for each cell to be written, all of which are locked, if a snapshot before
+    /// `epoch` shows what stands there and is committed. Nothing is linked yet.
+    ///
+    /// # Errors
+    /// The machine has no more memory, or an older transaction of an earlier epoch has written a cell
+    /// and not left it.
+    pub(super) fn reserve_copies(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Ic3Worker<M>,
+        epoch: u64,
+    ) -> Result<(), Abort> {
+        let Some(snapshots) = self.snapshots() else { return Ok(()) };
+        for StepCell { cell, write, copy } in &mut local.cells {
+            let Some((position, _)) = *write else { continue };
+            // Relaxed, both: this transaction has locked the cell.
+            let is_committed = tid_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0;
+            let flags = cell.word().load(Ordering::Relaxed);
+            let records_history = cx.writes.entries()[position].table().records_history();
+            if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
+                *copy = Some(cx.new_version(position)?);
+            }
+            let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
+            let mut writers = Self::list(*cell).iter().filter(wrote);
+            if let Some(older) = writers.find(|other| other.began_in() < cx.began_in()) {
+                local.awaited = Some(older.owner());
+                return Err(Abort::new(AbortReason::ReadLocked));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the transaction has left its lists for which the last step has failed. Returns
+    /// whether there was one.
+    pub(super) fn wait_for_awaited(&self, local: &mut Ic3Worker<M>) -> bool {
+        let Some(other) = local.awaited.take() else { return false };
+        M::step("wait for an earlier epoch");
+        let mut spin = Spin::<M>::new();
+        // If this transaction is doomed meanwhile, its next try of the step finds out.
+        while !self.progress.has_left(other) && self.wait(local, &mut spin).is_ok() {}
+        true
+    }
+
+    /// Gives back the copies that were not linked.
+    pub(super) fn free_copies(cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        for StepCell { copy, .. } in &mut local.cells {
+            copy.take().into_iter().for_each(|copy| cx.reuse_version(copy));
+        }
+    }
+
+    /// Links the copy of what an exposed cell has held, if it has one, and says that the payload is
+    /// uncommitted. The caller has locked the cell.
+    pub(super) fn keep_shown(&self, cx: &Context<M>, exposed: &Exposed<M>, saved: &[u64]) {
+        if self.snapshots().is_none() {
+            return;
+        }
+        if let Some(copy) = &exposed.copy {
+            Snapshots::link(cx, copy, exposed.cell, exposed.number, &saved[exposed.start..], exposed.flags);
+        }
+        // Relaxed, both: this transaction has locked the cell.
+        let word = tid_word(exposed.cell).load(Ordering::Relaxed);
+        tid_word(exposed.cell).store(word | UNCOMMITTED, Ordering::Relaxed);
+    }
+
+    /// Loads the epoch of the commit, and allocates the copies that it may need: of late cells, which
+    /// are locked, and of exposed ones. An exposed cell needs one only if the epoch has changed since
+    /// the transaction began.
+    ///
+    /// # Errors
+    /// The machine has no more memory.
+    pub(super) fn prepare_commit(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        if self.snapshots().is_none() || local.cells.is_empty() && local.exposed.is_empty() {
+            return Ok(());
+        }
+        local.epoch = cx.epoch_in_order();
+        self.reserve_copies(cx, local, local.epoch)?;
+        if local.epoch > cx.began_in() {
+            for exposed in local.exposed.iter_mut().filter(|exposed| exposed.copy.is_none()) {
+                exposed.late_copy = Some(cx.new_version(exposed.position)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what the late writes replace, and gives their cells, which are locked, new TIDs.
+    pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        let Some(snapshots) = self.snapshots() else { return };
+        for step in 0..local.cells.len() {
+            let StepCell { cell, write, copy } = local.cells[step];
+            let Some((position, number)) = write else { continue };
+            if let Some(copy) = copy {
+                local.cells[step].copy = None;
+                let start = local.saved.len();
+                cx.writes.save(position, number, &mut local.saved);
+                // Relaxed: this transaction has locked the cell.
+                let flags = cell.word().load(Ordering::Relaxed);
+                Snapshots::link(cx, &copy, cell, number, &local.saved[start..], flags);
+                local.saved.truncate(start);
+                cx.retire_version(copy, snapshots.first_from(local.epoch));
+            }
+            Snapshots::commit(cell, local.epoch);
+        }
+    }
+
+    /// Whether an exposed cell, which the caller has locked, is to be committed now: older writers,
+    /// which have decided, have left its list. So the TIDs of a cell grow.
+    pub(super) fn is_next_to_commit(&self, exposed: &Exposed<M>) -> bool {
+        self.snapshots().is_none() || !Self::list(exposed.cell).has_older_writer(&exposed.accessor)
+    }
+
+    /// Commits what an exposed cell shows: keeps what it has replaced, and gives the cell a new TID.
+    /// The caller has locked the cell.
+    pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
+        let Some(snapshots) = self.snapshots() else { return };
+        let Exposed { cell, position, number, start, flags, copy, late_copy, .. } = *exposed;
+        if let Some(copy) = late_copy {
+            let records_history = cx.writes.entries()[position].table().records_history();
+            if snapshots.needs_copy(cell, flags, epoch, records_history) {
+                Snapshots::link(cx, &copy, cell, number, &saved[start..], flags);
+                cx.retire_version(copy, snapshots.first_from(epoch));
+            } else {
+                cx.reuse_version(copy);
+            }
+        }
+        if let Some(copy) = copy {
+            cx.retire_version(copy, snapshots.first_from(epoch));
+        }
+        Snapshots::commit(cell, epoch);
+    }
+
+    /// Notes whether the payload of a cell, which the caller has locked, is uncommitted.
+    pub(super) fn note_uncommitted(&self, cell: Cell<M>) {
+        if self.snapshots().is_some() {
+            Snapshots::note_uncommitted(cell);
+        }
+    }
+
+    /// Takes back what an exposed cell has kept. The caller has locked the cell.
+    pub(super) fn drop_shown(cx: &mut Context<M>, exposed: &Exposed<M>) {
+        if let Some(copy) = exposed.late_copy {
+            cx.reuse_version(copy);
+        }
+        let Some(copy) = exposed.copy else { return };
+        let copied = copy.cells(Groups::of(exposed.number as u32)).next().expect("the copy has the record's cells");
+        // Relaxed: this transaction has locked the cell, and made the copy. Release: as in `link`.
+        newest_copy(exposed.cell).store(newest_copy(copied).load(Ordering::Relaxed), Ordering::Release);
+        // A reader may have found the copy: it stays until all that run now have ended.
+        let epoch = cx.current_epoch();
+        cx.retire_version(copy, epoch);
+    }
+}
