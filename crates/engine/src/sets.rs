@@ -195,6 +195,7 @@ pub struct WriteSet<M: Machine> {
 pub(crate) struct WriteMark {
     pub(crate) entries: usize,
     used: usize,
+    installed: usize,
 }
 
 impl<M: Machine> Default for WriteSet<M> {
@@ -231,7 +232,7 @@ impl<M: Machine> WriteSet<M> {
 
     /// Returns a mark of the present state, for [`WriteSet::roll_back`].
     pub(crate) fn mark(&self) -> WriteMark {
-        WriteMark { entries: self.entries.len(), used: self.used }
+        WriteMark { entries: self.entries.len(), used: self.used, installed: self.installed.len() }
     }
 
     /// Drops the entries that were added since `mark`. No entry from before has changed since.
@@ -239,6 +240,8 @@ impl<M: Machine> WriteSet<M> {
         self.entries.truncate(mark.entries);
         self.positions.truncate(mark.entries);
         self.used = mark.used;
+        // The updates of a dropped entry may have been applied, and noted.
+        self.installed.truncate(mark.installed);
     }
 
     /// Moves the updates of the entry at `from` behind those of the entry at `to`. Both change the
