@@ -56,7 +56,7 @@ fn a_shop() {
         ]
     );
     let dot = plan.to_dot(&shop.types);
-    assert!(dot.contains("t0g1 -> t1g0 [dir=none, color=red, constraint=false, label=\"items\"];"), "{dot}");
+    assert!(dot.contains("t0g1 -> t1g0 [dir=none, color=red, constraint=false, label=\"items/1\"];"), "{dot}");
     let text = plan.describe(&shop.types, &chopping);
     assert!(text.contains("checkout can't be chopped: it may cancel in cancel"), "{text}");
 }
