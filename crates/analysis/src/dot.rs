@@ -1,5 +1,6 @@
 //! A plan as a graph in DOT.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::conflicts::{Conflict, Step};
@@ -38,30 +39,34 @@ impl Plan {
 
     /// Returns the C-edges between steps, with the units of each in words. The first step of an
     /// edge comes first in the declaration; a step may conflict with itself in another instance.
-    pub(crate) fn drawn_conflicts(&self, types: &TypeSet) -> Vec<Edge> {
-        let mut units = std::collections::BTreeMap::<(Step, Step), Vec<(usize, usize)>>::new();
+    fn drawn_conflicts(&self, types: &TypeSet) -> Vec<Edge> {
+        // The first units of each edge, and the number of all.
+        let mut units = BTreeMap::<(Step, Step), (Vec<(usize, usize)>, usize)>::new();
         for Conflict { table, cell, changed_by, read_by, .. } in self.conflicts(types) {
             for (at, &step) in changed_by.iter().enumerate() {
                 for &other in changed_by[at..].iter().chain(&read_by) {
-                    units.entry((step.min(other), step.max(other))).or_default().push((table, cell));
+                    let (first, count) = units.entry((step.min(other), step.max(other))).or_default();
+                    *count += 1;
+                    if first.len() < LABELS_MAX {
+                        first.push((table, cell));
+                    }
                 }
             }
         }
-        let edge = |((from, to), units): ((Step, Step), Vec<(usize, usize)>)| {
-            let names = units.iter().take(LABELS_MAX).map(|&(table, cell)| self.unit(types, table, cell));
-            let more = units.len().saturating_sub(LABELS_MAX);
-            let more = (more > 0).then(|| format!("{more} more"));
+        let edges = units.into_iter().map(|((from, to), (first, count))| {
+            let names = first.iter().map(|&(table, cell)| self.unit(types, table, cell));
+            let more = (count > first.len()).then(|| format!("{} more", count - first.len()));
             Edge { from, to, label: names.chain(more).collect::<Vec<_>>().join(", ") }
-        };
-        units.into_iter().map(edge).collect()
+        });
+        edges.collect()
     }
 }
 
 /// A C-edge as it is drawn.
-pub(crate) struct Edge {
-    pub(crate) from: Step,
-    pub(crate) to: Step,
-    pub(crate) label: String,
+struct Edge {
+    from: Step,
+    to: Step,
+    label: String,
 }
 
 /// Returns a text as a string of DOT.

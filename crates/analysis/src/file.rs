@@ -282,11 +282,9 @@ impl<'a> Reader<'a> {
         }
         check_settled(&self.types).map_err(|error| (0..0, error.to_string()))?;
         self.check_names()?;
-        let is_written = |table: &usize| {
-            let mut accesses = self.types.accesses();
-            accesses.any(|(_, access)| access.table == *table && access.mode.changes())
-        };
-        let unwritten = (0..self.types.tables.len()).filter(|table| !is_written(table));
+        let changed = self.types.accesses().filter(|(_, access)| access.mode.changes());
+        let written: HashSet<usize> = changed.map(|(_, access)| access.table).collect();
+        let unwritten = (0..self.types.tables.len()).filter(|table| !written.contains(table));
         let note = |table: usize| format!("no transaction writes table '{}'", self.types.tables[table].name);
         let notes = unwritten.map(note).collect();
         Ok(Application { name: self.file.name.clone(), types: self.types, notes })

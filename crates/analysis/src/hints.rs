@@ -237,7 +237,10 @@ impl Units {
 }
 
 /// Returns the old vertices that are several vertices with ranks in the new plan, each with the
-/// new ones. `None`: there is none, or pieces of two old vertices are in one new vertex.
+/// new ones. `None`: there is none.
+///
+/// No change unites old vertices. It adds an edge between pieces of one old vertex only, and these
+/// reached each other before.
 fn fallen_apart(old: &Plan, new: &Plan, changed: usize, origins: &[usize]) -> Option<Vec<(usize, Vec<usize>)>> {
     let mut ranked: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (number, vertex) in new.vertices.iter().enumerate() {
@@ -250,7 +253,8 @@ fn fallen_apart(old: &Plan, new: &Plan, changed: usize, origins: &[usize]) -> Op
             }
         }
         let mut from = from.into_iter();
-        let (Some(origin), None) = (from.next(), from.next()) else { return None };
+        let origin = from.next()?;
+        debug_assert_eq!(from.next(), None, "a change of one vertex has united it with another");
         if vertex.rank.is_some() {
             ranked.entry(origin).or_default().push(number);
         }

@@ -22,7 +22,7 @@ use contend_model::pieces::TypeSet;
 
 /// The most work for waits: the number of types times the number of steps and accesses. Beyond it
 /// there are too many pairs of types for anybody to read.
-const WORK_MAX: usize = 4_000_000;
+const WORK_MAX: usize = 1_000_000;
 
 /// A wait that does not end at a partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -65,13 +65,13 @@ impl Plan {
             return None;
         }
         let first = first_conflicts(count, conflicts);
+        let ranked: Vec<Vec<(u32, usize)>> = self.types.iter().map(|of| ranked(&of.groups)).collect();
         let mut waits = Waits::default();
         for of in 0..count {
             for after in 0..count {
                 let Some(from) = first[of * count + after] else { continue };
-                for (number, group) in self.types[of].groups.iter().enumerate() {
-                    let Some(rank) = group.rank.filter(|rank| *rank > from) else { continue };
-                    match until(&self.types[after].groups, rank) {
+                for &(rank, number) in ranked[of].iter().filter(|(rank, _)| *rank > from) {
+                    match until(&ranked[after], rank) {
                         None => waits.until_partners += 1,
                         Some(until) => waits.beyond_partners.push(Wait { step: (of, number), after, until }),
                     }
@@ -97,12 +97,17 @@ fn first_conflicts(count: usize, conflicts: &[Conflict]) -> Vec<Option<u32>> {
     first
 }
 
-/// Returns what a step of this rank waits for, after a type with these groups. `None`: the partner.
-fn until(groups: &[Group], rank: u32) -> Option<Until> {
-    let later = groups.iter().position(|group| group.rank.is_some_and(|own| own >= rank));
-    match later {
-        Some(group) if groups[group].rank == Some(rank) => None,
-        Some(group) => Some(Until::Shown(group)),
+/// Returns the ranks of groups, each with the group. They grow.
+fn ranked(groups: &[Group]) -> Vec<(u32, usize)> {
+    groups.iter().enumerate().filter_map(|(number, group)| Some((group.rank?, number))).collect()
+}
+
+/// Returns what a step of this rank waits for, after a type with groups of these ranks. `None`: the
+/// partner.
+fn until(ranked: &[(u32, usize)], rank: u32) -> Option<Until> {
+    match ranked.get(ranked.partition_point(|(own, _)| *own < rank)) {
+        Some((own, _)) if *own == rank => None,
+        Some((_, group)) => Some(Until::Shown(*group)),
         None => Some(Until::End),
     }
 }

@@ -133,6 +133,13 @@ fn a_file_from_a_stranger_ends() {
     let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{many}]\n");
     let large = Application::from_toml(&text).expect("valid").types;
     Plan::new(&large, AnalysisOptions::default()).expect("valid");
+    // Time grows with the number of tables and steps, not with its square.
+    let tables: String = (0..99_000).map(|number| format!("\"write t{number}\", ")).collect();
+    let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{tables}]\n");
+    let wide = Application::from_toml(&text).expect("valid").types;
+    let plan = Plan::new(&wide, AnalysisOptions::default()).expect("valid");
+    let waits = plan.waits(&wide, &plan.conflicts(&wide)).expect("one type");
+    assert_eq!(waits.until_partners, 98_999);
     let deep = "{ loop = [".repeat(200) + "\"read t\"" + &"] }".repeat(200);
     let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{deep}]\n");
     let error = Application::from_toml(&text).expect_err("too deep").to_string();

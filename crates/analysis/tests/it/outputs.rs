@@ -126,6 +126,23 @@ fn conflicts_and_last_accesses_name_units_and_ranks() {
     assert_eq!(shown, [(0, 0, 0, 1), (0, 1, 2, 2), (1, 0, 3, 3)]);
 }
 
+/// A step is shown when its last piece has ended.
+#[test]
+fn a_cancel_within_the_first_step_comes_before_anything_is_shown() {
+    let text =
+        "name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [\"modify t\", \"cancel\", \"modify t\", \"cancel\"]\n";
+    let twice = Analysed::new(text);
+    assert_eq!(
+        twice.lines("cancels"),
+        [
+            "a in cancel: before anything is shown",
+            "a in cancel2: after t+cancel+t2 was shown to others; those that saw it abort too"
+        ]
+    );
+    let notes = twice.application.notes_on(&twice.plan, &twice.chopping);
+    assert_eq!(notes, ["a may cancel in cancel2, after t+cancel+t2 was shown to others: those that saw it abort too"]);
+}
+
 /// A loop over two tables joins what others do apart. Divided by tables it does not.
 #[test]
 fn a_division_by_tables_is_a_hint() {
@@ -216,6 +233,16 @@ fn the_picture_of_many_units_is_bounded() {
     assert!(svg.contains(">and 4970 more units</text>") && svg.len() < 10_000, "{}", svg.len());
     let nothing = Analysed::new("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [\"cancel\"]\n");
     roxmltree::Document::parse(&nothing.plan.to_svg(&nothing.application.types)).expect("XML");
+}
+
+/// An edge of the graph names its first units, and says how many there are more.
+#[test]
+fn the_graph_names_the_first_units() {
+    let steps: Vec<String> = (0..6).map(|number| format!("\"modify t{number}\"")).collect();
+    let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{{ piece = [{}] }}]\n", steps.join(", "));
+    let six = Analysed::new(&text);
+    let dot = six.plan.to_dot(&six.application.types);
+    assert!(dot.contains("label=\"t0, t1, t2, t3, 2 more\""), "{dot}");
 }
 
 fn toml_string(text: &str) -> String {
