@@ -91,7 +91,7 @@ pub fn check(types: &TypeSet) -> Result<(), DeclarationError> {
     check_settled(types)
 }
 
-/// Checks a type by ittypes.
+/// Checks a type by itself.
 pub(crate) fn check_type(types: &TypeSet, of: usize) -> Result<(), DeclarationError> {
     let declared = &types.types[of];
     distinct("piece", declared.pieces.iter().map(|piece| &piece.name))?;

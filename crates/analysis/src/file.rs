@@ -32,11 +32,13 @@ use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
 use crate::chop::Chopping;
+use crate::conflicts::Cancel;
 use contend_model::pieces::{Access, DeclaredPiece, DeclaredTable, Mode, TransactionType, TypeSet};
 use contend_model::{GROUPS_MAX, Groups};
 
 use crate::check::{check_settled, check_type};
 use crate::merge::Plan;
+use crate::text::short_names;
 
 /// The words of steps, each with its mode.
 const MODES: [(&str, Mode); 8] = [
@@ -163,21 +165,20 @@ impl Application {
         }
     }
 
-    /// Returns the notes that follow from a plan: a cancel after something was shown.
+    /// Returns the notes, with those that follow from a plan: a cancel after something was shown.
     pub fn notes_on(&self, plan: &Plan, chopping: &Chopping) -> Vec<String> {
         let mut notes = self.notes.clone();
-        for ((declared, planned), chopped) in self.types.types.iter().zip(&plan.types).zip(&chopping.types) {
-            let first_shown = planned.groups.iter().find(|group| group.rank.is_some()).map(|group| group.first);
-            let cancel = first_shown.and_then(|shown| {
-                let later = (shown + 1..declared.pieces.len()).find(|piece| declared.pieces[*piece].cancels);
-                later.map(|piece| (shown, piece))
-            });
-            if let Some((shown, piece)) = cancel.filter(|_| !chopped.on_snapshot) {
-                notes.push(format!(
-                    "{} may cancel in {}, after {} was shown to others: those that saw it abort too",
-                    declared.name, declared.pieces[piece].name, declared.pieces[shown].name
-                ));
-            }
+        let mut told = None;
+        for Cancel { of, piece, shown } in plan.cancels(&self.types, chopping) {
+            // The first of a type's late cancels is enough.
+            let Some(group) = shown.filter(|_| told != Some(of)) else { continue };
+            told = Some(of);
+            let declared = &self.types.types[of];
+            let shown = short_names(&self.types, of, &plan.types[of].groups[group]);
+            notes.push(format!(
+                "{} may cancel in {}, after {shown} was shown to others: those that saw it abort too",
+                declared.name, declared.pieces[piece].name
+            ));
         }
         notes
     }
@@ -281,11 +282,9 @@ impl<'a> Reader<'a> {
         }
         check_settled(&self.types).map_err(|error| (0..0, error.to_string()))?;
         self.check_names()?;
-        let is_written = |table: &usize| {
-            let mut accesses = self.types.accesses();
-            accesses.any(|(_, access)| access.table == *table && access.mode.changes())
-        };
-        let unwritten = (0..self.types.tables.len()).filter(|table| !is_written(table));
+        let changed = self.types.accesses().filter(|(_, access)| access.mode.changes());
+        let written: HashSet<usize> = changed.map(|(_, access)| access.table).collect();
+        let unwritten = (0..self.types.tables.len()).filter(|table| !written.contains(table));
         let note = |table: usize| format!("no transaction writes table '{}'", self.types.tables[table].name);
         let notes = unwritten.map(note).collect();
         Ok(Application { name: self.file.name.clone(), types: self.types, notes })

@@ -15,7 +15,11 @@
 //! | `classes` | the classes of units: constant, sum, append, contended |
 //! | `merge` | the plan: groups of pieces, vertices, ranks |
 //! | `chop` | transaction chopping |
-//! | `text` | a plan in words, for people, and as a graph in DOT |
+//! | `conflicts` | conflicts by units (C-edges), cycles, last accesses, cancels |
+//! | `waits` | what a step waits for |
+//! | `hints` | changes under which merged steps fall apart |
+//! | `text` | a plan in words, for people |
+//! | `dot`, `svg` | a plan as a graph in DOT, and as a picture |
 //! | `file` | transactions of any application, in a TOML file |
 //!
 //! **Papers.** Z. Wang, S. Mu, Y. Cui, H. Yi, H. Chen, J. Li: "Scaling multicore databases via
@@ -29,13 +33,21 @@
 mod check;
 mod chop;
 mod classes;
+mod conflicts;
+mod dot;
 mod file;
+mod hints;
 mod merge;
+mod svg;
 mod text;
+mod waits;
 
 pub use check::{DeclarationError, check};
 pub use chop::{Chopped, Chopping};
 pub use classes::{Class, UnitClass};
+pub use conflicts::{Cancel, Conflict, Cycle, LastAccess, Step};
 pub use contend_model::pieces::TypeSet;
 pub use file::{Application, FileError, Study};
+pub use hints::{Change, Hint, Hints};
 pub use merge::{AnalysisOptions, Group, Plan, TypePlan, Vertex};
+pub use waits::{Until, Wait, Waits};

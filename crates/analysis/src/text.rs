@@ -1,78 +1,44 @@
 //! A plan in words.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::chop::Chopping;
 use crate::classes::Class;
+use crate::conflicts::{Conflict, Step};
+use crate::hints::Hints;
 use crate::merge::{Group, Plan};
+use crate::waits::{Until, Wait, Waits};
 use contend_model::pieces::TypeSet;
 
+/// The most lines about one topic. A number says how many more there are.
+const LINES_MAX: usize = 20;
+/// The most names of steps in a list.
+const NAMES_MAX: usize = 8;
+/// The most names of pieces of one step, in a list of steps.
+const PIECES_MAX: usize = 3;
+
 impl Plan {
-    /// Returns the plan in words, for people: the classes of units, the ranks, each type with its
-    /// steps, the pieces that were merged, and the chopping. `types` is what the plan was made of.
+    /// Returns the plan in words, for people: the classes of units, each type with its steps, the
+    /// ranks, conflicts, cycles, merged pieces, waits and cancels, the chopping, and hints. `types`
+    /// is what the plan was made of.
+    ///
+    /// Long lists are shortened. [`Plan::conflicts`], [`Plan::waits`] and the like return all.
     pub fn describe(&self, types: &TypeSet, chopping: &Chopping) -> String {
+        let conflicts = self.conflicts(types);
         let mut text = self.head(types);
         text += &self.classes(types);
         text += &self.steps(types);
+        text += &section("ranks", "none", self.ranks(types));
+        text += &section("C-edges", "none", conflicts.iter().map(|conflict| self.c_edges(types, conflict)));
+        text += &section("SC-cycles", "none", self.cycle_lines(types));
         text += &self.merged(types);
+        text += &section("waits", "none", self.wait_lines(types, self.waits(types, &conflicts)));
+        text += &section("cancels", "none", self.cancel_lines(types, chopping));
         text += &self.chopped(types, chopping);
+        let Hints { hints, incomplete } = Hints::new(types, self);
+        text += &section("hints", "none", hints.into_iter().map(|hint| hint.text).chain(incomplete));
         text
-    }
-
-    /// Returns the plan as a graph in DOT: a column for each type, black edges in the order of the
-    /// program, red ones between steps that conflict, with what they conflict about.
-    pub fn to_dot(&self, types: &TypeSet) -> String {
-        let mut text = String::from("digraph plan {\n  node [shape=box];\n");
-        let node = |of: usize, group: usize| format!("t{of}g{group}");
-        for (of, planned) in self.types.iter().enumerate() {
-            let _ = writeln!(text, "  subgraph cluster_{of} {{\n    label={};", quoted(&types.types[of].name));
-            for (number, group) in planned.groups.iter().enumerate() {
-                let rank = group.rank.map_or(String::new(), |rank| format!("{rank} "));
-                let label = quoted(&format!("{rank}{}", names(types, of, group)));
-                let style = if group.rank.is_some() { "" } else { ", style=dashed" };
-                let _ = writeln!(text, "    {} [label={label}{style}];", node(of, number));
-            }
-            for number in 1..planned.groups.len() {
-                let _ = writeln!(text, "    {} -> {};", node(of, number - 1), node(of, number));
-            }
-            text += "  }\n";
-        }
-        for vertex in self.vertices.iter().filter(|vertex| vertex.rank.is_some()) {
-            for (at, &first) in vertex.groups.iter().enumerate() {
-                for &second in &vertex.groups[at..] {
-                    let common = self.common(types, first, second);
-                    if !common.is_empty() {
-                        let (from, to) = (node(first.0, first.1), node(second.0, second.1));
-                        let label = quoted(&common.join(", "));
-                        let _ =
-                            writeln!(text, "  {from} -> {to} [dir=none, color=red, constraint=false, label={label}];");
-                    }
-                }
-            }
-        }
-        text + "}\n"
-    }
-
-    /// Returns the tables about which two groups conflict.
-    fn common<'t>(&self, types: &'t TypeSet, first: (usize, usize), second: (usize, usize)) -> Vec<&'t str> {
-        let accesses = |(of, group): (usize, usize)| {
-            let group = &self.types[of].groups[group];
-            let pieces = &types.types[of].pieces[group.first..=group.last];
-            pieces.iter().flat_map(|piece| &piece.accesses).collect::<Vec<_>>()
-        };
-        let is_contended =
-            |table: usize| self.units.iter().any(|unit| unit.table == table && unit.class == Class::Contended);
-        let (ours, theirs) = (accesses(first), accesses(second));
-        let conflict = |table: &usize| {
-            is_contended(*table)
-                && ours.iter().any(|a| {
-                    theirs.iter().any(|b| {
-                        let meet = types.groups_of(a).meets(types.groups_of(b)) || !self.options.split;
-                        (a.table, b.table) == (*table, *table) && meet && (a.mode.changes() || b.mode.changes())
-                    })
-                })
-        };
-        (0..types.tables.len()).filter(conflict).map(|table| types.tables[table].name.as_str()).collect()
     }
 
     fn head(&self, types: &TypeSet) -> String {
@@ -99,13 +65,7 @@ impl Plan {
             (Class::Unused, "unused"),
         ] {
             let of_class = self.units.iter().filter(|unit| unit.class == class);
-            let units: Vec<String> = of_class
-                .map(|unit| {
-                    let table = &types.tables[unit.table];
-                    let is_whole = !self.options.split || table.groups == 1;
-                    if is_whole { table.name.clone() } else { format!("{}/{}", table.name, unit.cell) }
-                })
-                .collect();
+            let units: Vec<String> = of_class.map(|unit| self.unit(types, unit.table, unit.cell)).collect();
             if !units.is_empty() {
                 let _ = writeln!(text, "{name:<10} {}: {}", units.len(), units.join(", "));
             }
@@ -127,6 +87,111 @@ impl Plan {
             let _ = writeln!(text, "{:<width$}  {snapshot}{}", declared.name, steps.join(" "));
         }
         text
+    }
+
+    /// Returns a unit in words: the table, with the cell if there are several.
+    pub(crate) fn unit(&self, types: &TypeSet, table: usize, cell: usize) -> String {
+        let table = &types.tables[table];
+        let is_whole = !self.options.split || table.groups == 1;
+        if is_whole { table.name.clone() } else { format!("{}/{cell}", table.name) }
+    }
+
+    /// Returns a step in words: its type and its pieces.
+    fn step(&self, types: &TypeSet, (of, group): Step) -> String {
+        format!("{}.{}", types.types[of].name, short_names(types, of, &self.types[of].groups[group]))
+    }
+
+    fn step_list(&self, types: &TypeSet, steps: &[Step]) -> String {
+        list(steps.iter().map(|step| self.step(types, *step)))
+    }
+
+    /// Returns each rank as a line, with the steps at it.
+    fn ranks<'a>(&'a self, types: &'a TypeSet) -> impl Iterator<Item = String> + 'a {
+        let ranked = self.vertices.iter().filter_map(|vertex| vertex.rank.map(|rank| (rank, &vertex.groups)));
+        ranked.map(|(rank, groups)| format!("{rank} {}", self.step_list(types, groups)))
+    }
+
+    fn c_edges(&self, types: &TypeSet, conflict: &Conflict) -> String {
+        let unit = self.unit(types, conflict.table, conflict.cell);
+        let changers = self.step_list(types, &conflict.changed_by);
+        if conflict.read_by.is_empty() {
+            return format!("{unit}: changed by {changers}");
+        }
+        format!("{unit}: changed by {changers}; read by {}", self.step_list(types, &conflict.read_by))
+    }
+
+    fn cycle_lines<'a>(&'a self, types: &'a TypeSet) -> impl Iterator<Item = String> + 'a {
+        self.cycles(types).into_iter().map(|cycle| {
+            let (declared, groups_of_type) = (&types.types[cycle.of], &self.types[cycle.of].groups);
+            let (first, last) = cycle.pieces;
+            let place = format!("{}: {}..{}", declared.name, declared.pieces[first].name, declared.pieces[last].name);
+            let named = |groups: &[usize]| {
+                let names = groups.iter().map(|group| short_names(types, cycle.of, &groups_of_type[*group]));
+                names.collect::<Vec<_>>().join(", ")
+            };
+            let mut line = format!("{place}, {}", if cycle.ordered > 1 { "ordered by ranks" } else { "one step" });
+            if !cycle.merged.is_empty() {
+                line += &format!("; {} had to be merged", named(&cycle.merged));
+            }
+            if !cycle.joined.is_empty() {
+                line += &format!("; {} joined by common conflicts", named(&cycle.joined));
+            }
+            line
+        })
+    }
+
+    fn wait_lines(&self, types: &TypeSet, waits: Option<Waits>) -> Vec<String> {
+        let Some(Waits { beyond_partners, until_partners }) = waits else {
+            return vec!["there are too many pairs of types and steps to tell".into()];
+        };
+        // Waits of a step that end with others are one line.
+        let mut kinds: BTreeMap<(Step, Option<Step>), Vec<usize>> = BTreeMap::new();
+        for Wait { step, after, until } in beyond_partners {
+            let later = match until {
+                Until::Shown(group) => Some((after, group)),
+                Until::End => None,
+            };
+            kinds.entry((step, later)).or_default().push(after);
+        }
+        let line = |(&(step, later), after): (&(Step, Option<Step>), &Vec<usize>)| {
+            let rank = self.types[step.0].groups[step.1].rank.unwrap_or_default();
+            let names = list(after.iter().map(|after| types.types[*after].name.clone()));
+            let step = self.step(types, step);
+            match later {
+                Some(later) => {
+                    let later = self.step(types, later);
+                    format!("{step} after {names}: until {later} is shown (it has nothing of rank {rank})")
+                }
+                None if after.len() == 1 => {
+                    format!("{step} after {names}: until its end (it has nothing of rank {rank} or later)")
+                }
+                None => format!("{step} after {names}: until their ends (they have nothing of rank {rank} or later)"),
+            }
+        };
+        // The last line says what holds for all others, so it must not be cut off.
+        let mut lines: Vec<String> = kinds.iter().take(LINES_MAX - 2).map(line).collect();
+        if kinds.len() > lines.len() {
+            lines.push(format!("and {} more that end later than at a partner", kinds.len() - lines.len()));
+        }
+        if until_partners > 0 {
+            let others = if lines.is_empty() { "all" } else { "all others" };
+            lines.push(format!("{others}: until the partner is shown"));
+        }
+        lines
+    }
+
+    fn cancel_lines<'a>(&'a self, types: &'a TypeSet, chopping: &Chopping) -> impl Iterator<Item = String> + 'a {
+        self.cancels(types, chopping).into_iter().map(|cancel| {
+            let place =
+                format!("{} in {}", types.types[cancel.of].name, types.types[cancel.of].pieces[cancel.piece].name);
+            match cancel.shown {
+                None => format!("{place}: before anything is shown"),
+                Some(group) => {
+                    let shown = short_names(types, cancel.of, &self.types[cancel.of].groups[group]);
+                    format!("{place}: after {shown} was shown to others; those that saw it abort too")
+                }
+            }
+        })
     }
 
     fn merged(&self, types: &TypeSet) -> String {
@@ -159,13 +224,40 @@ impl Plan {
     }
 }
 
-/// Returns a text as a string of DOT.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 /// Returns the names of a group's pieces.
-fn names(types: &TypeSet, of: usize, group: &Group) -> String {
+pub(crate) fn names(types: &TypeSet, of: usize, group: &Group) -> String {
     let pieces = &types.types[of].pieces[group.first..=group.last];
     pieces.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>().join("+")
+}
+
+/// Returns the names of a group's pieces, or the first, the last and the number of many.
+pub(crate) fn short_names(types: &TypeSet, of: usize, group: &Group) -> String {
+    let count = group.last - group.first + 1;
+    if count <= PIECES_MAX {
+        return names(types, of, group);
+    }
+    let pieces = &types.types[of].pieces;
+    format!("{}+..+{} ({count} pieces)", pieces[group.first].name, pieces[group.last].name)
+}
+
+/// Returns the first names of a list.
+fn list(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("{}{more}", names.take(NAMES_MAX).collect::<Vec<_>>().join(", "))
+}
+
+/// Returns a title with the first lines of many, each behind the same margin.
+fn section(title: &str, none: &str, lines: impl IntoIterator<Item = String>) -> String {
+    let mut lines = lines.into_iter();
+    let mut shown: Vec<String> = lines.by_ref().take(LINES_MAX).collect();
+    let more = lines.count();
+    if more > 0 {
+        shown.push(format!("and {more} more"));
+    }
+    if shown.is_empty() {
+        shown.push(none.into());
+    }
+    let titles = std::iter::once(title).chain(std::iter::repeat(""));
+    titles.zip(shown).map(|(title, line)| format!("{title:<10} {line}\n")).collect()
 }

@@ -56,7 +56,7 @@ fn a_shop() {
         ]
     );
     let dot = plan.to_dot(&shop.types);
-    assert!(dot.contains("t0g1 -> t1g0 [dir=none, color=red, constraint=false, label=\"items\"];"), "{dot}");
+    assert!(dot.contains("t0g1 -> t1g0 [dir=none, color=red, constraint=false, label=\"items/1\"];"), "{dot}");
     let text = plan.describe(&shop.types, &chopping);
     assert!(text.contains("checkout can't be chopped: it may cancel in cancel"), "{text}");
 }
@@ -133,6 +133,13 @@ fn a_file_from_a_stranger_ends() {
     let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{many}]\n");
     let large = Application::from_toml(&text).expect("valid").types;
     Plan::new(&large, AnalysisOptions::default()).expect("valid");
+    // Time grows with the number of tables and steps, not with its square.
+    let tables: String = (0..99_000).map(|number| format!("\"write t{number}\", ")).collect();
+    let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{tables}]\n");
+    let wide = Application::from_toml(&text).expect("valid").types;
+    let plan = Plan::new(&wide, AnalysisOptions::default()).expect("valid");
+    let waits = plan.waits(&wide, &plan.conflicts(&wide)).expect("one type");
+    assert_eq!(waits.until_partners, 98_999);
     let deep = "{ loop = [".repeat(200) + "\"read t\"" + &"] }".repeat(200);
     let text = format!("name = \"x\"\n[[transaction]]\nname = \"a\"\nsteps = [{deep}]\n");
     let error = Application::from_toml(&text).expect_err("too deep").to_string();

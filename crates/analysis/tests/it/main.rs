@@ -3,5 +3,8 @@
 mod examples;
 mod files;
 mod model;
+mod outputs;
 mod random;
+mod random_outputs;
+mod study;
 mod support;

@@ -8,17 +8,17 @@ use contend_model::pieces::{DeclaredPiece, Mode, TypeSet};
 use proptest::prelude::*;
 
 /// An access, drawn: a table, a cell and a mode.
-type Drawn = (usize, usize, usize);
+pub(crate) type Drawn = (usize, usize, usize);
 
-const TABLES: usize = 4;
-const CELLS: usize = 2;
+pub(crate) const TABLES: usize = 4;
+pub(crate) const CELLS: usize = 2;
 
 fn mode(number: usize) -> Mode {
     // Settled reads are refused on most random types, and the examples have them.
     [Mode::Read, Mode::Write, Mode::Update, Mode::Insert, Mode::Delete][number % 5]
 }
 
-fn set_of(drawn: &[Vec<Vec<Drawn>>]) -> TypeSet {
+pub(crate) fn set_of(drawn: &[Vec<Vec<Drawn>>]) -> TypeSet {
     let mut set = TypeSet::default();
     (0..TABLES).for_each(|table| _ = set.table(&format!("t{table}"), CELLS));
     for (number, pieces) in drawn.iter().enumerate() {
@@ -32,13 +32,13 @@ fn set_of(drawn: &[Vec<Vec<Drawn>>]) -> TypeSet {
     set
 }
 
-fn drawn() -> impl Strategy<Value = Vec<Vec<Vec<Drawn>>>> {
+pub(crate) fn drawn() -> impl Strategy<Value = Vec<Vec<Vec<Drawn>>>> {
     let access = (0..TABLES, 0..CELLS, 0..5_usize);
     let piece = prop::collection::vec(access, 0..3);
     prop::collection::vec(prop::collection::vec(piece, 1..5), 1..5)
 }
 
-fn options() -> impl Strategy<Value = AnalysisOptions> {
+pub(crate) fn options() -> impl Strategy<Value = AnalysisOptions> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(split, updates, appends)| AnalysisOptions {
         split,
         updates,
@@ -48,11 +48,11 @@ fn options() -> impl Strategy<Value = AnalysisOptions> {
 }
 
 /// The accessors of each contended unit: the type, the piece, and whether it changes the unit.
-type Accessors = BTreeMap<(usize, usize), Vec<(usize, usize, bool)>>;
+pub(crate) type Accessors = BTreeMap<(usize, usize), Vec<(usize, usize, bool)>>;
 
 /// Returns for each contended unit its accessors, each with whether it changes the unit. The plan
 /// says which units are contended; the rest is computed from the declarations alone.
-fn accessors(set: &TypeSet, plan: &Plan) -> Accessors {
+pub(crate) fn accessors(set: &TypeSet, plan: &Plan) -> Accessors {
     let contended = |table, cell| {
         plan.units.iter().any(|unit| (unit.table, unit.cell, unit.class) == (table, cell, Class::Contended))
     };
@@ -74,7 +74,7 @@ fn accessors(set: &TypeSet, plan: &Plan) -> Accessors {
     all
 }
 
-fn vertex_of(plan: &Plan, of: usize, piece: usize) -> usize {
+pub(crate) fn vertex_of(plan: &Plan, of: usize, piece: usize) -> usize {
     let groups = &plan.types[of].groups;
     groups[plan.types[of].group_of(piece)].vertex.expect("no type is on a snapshot")
 }

@@ -117,6 +117,8 @@ pub(crate) enum AnalysisForm {
     Csv,
     /// Graphs, for Graphviz: `| dot -Tsvg`
     Dot,
+    /// A picture of one application
+    Svg,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use contend_analysis::{AnalysisOptions, Application, Chopping, Plan};
+use contend_analysis::{AnalysisOptions, Application, Chopping, Hints, Plan};
 use serde_json::json;
 
 use crate::args::{AnalyseArgs, AnalysisForm, OnOff};
@@ -12,10 +12,19 @@ use crate::{Status, UserError, show};
 /// The largest file, in bytes. Real ones have some kilobytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// The most steps of a graph. A larger one can't be read, and takes quadratic time.
+/// The most steps of a graph or a picture. A larger one can't be read, and takes quadratic time.
 const DRAWN_MAX: usize = 500;
 
+/// The most conflicts of a graph: pairs of steps, for each unit that they conflict about.
+const EDGES_MAX: usize = 200_000;
+
 pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
+    if args.format == AnalysisForm::Svg && args.files.len() > 1 {
+        let count = args.files.len();
+        return Err(UserError::refused(format!(
+            "--format svg has {count} applications; valid: one, as a file is one picture"
+        )));
+    }
     let is_on = |flag| flag == OnOff::On;
     let options = AnalysisOptions {
         split: is_on(args.ts),
@@ -35,6 +44,7 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
             [head].into_iter().chain(applications.iter().map(Analysed::csv)).collect()
         }
         AnalysisForm::Dot => applications.iter().map(Analysed::dot).collect::<Result<_, _>>()?,
+        AnalysisForm::Svg => applications.iter().map(Analysed::svg).collect::<Result<_, _>>()?,
     };
     show::print(&text)?;
     Ok(Status::Good)
@@ -60,7 +70,8 @@ impl Analysed {
     fn text(&self) -> String {
         let Analysed { application, plan, chopping } = self;
         let mut text = format!("{}: {}", application.name, plan.describe(&application.types, chopping));
-        for note in application.notes_on(plan, chopping) {
+        // The lines about cancels say what the notes on the plan say.
+        for note in &application.notes {
             text += &format!("note       {note}\n");
         }
         text += &format!("{}\n", application.study(plan).describe());
@@ -69,24 +80,51 @@ impl Analysed {
 
     fn json(&self) -> serde_json::Value {
         let Analysed { application, plan, chopping } = self;
+        let types = &application.types;
+        let conflicts = plan.conflicts(types);
         json!({
             "name": application.name,
-            "tables": application.types.tables,
-            "types": application.types.types,
+            "tables": types.tables,
+            "types": types.types,
             "plan": plan,
+            "waits": plan.waits(types, &conflicts),
+            "conflicts": conflicts,
+            "cycles": plan.cycles(types),
+            "last_accesses": plan.last_accesses(types),
+            "cancels": plan.cancels(types, chopping),
             "chopping": chopping,
+            "hints": Hints::new(types, plan),
             "study": application.study(plan),
             "notes": application.notes_on(plan, chopping),
         })
     }
 
     fn dot(&self) -> Result<String, UserError> {
+        self.check_size("a graph")?;
+        let conflicts = self.plan.conflicts(&self.application.types);
+        let edges = conflicts.iter().map(|unit| unit.changed_by.len() * (unit.changed_by.len() + unit.read_by.len()));
+        let edges: usize = edges.sum();
+        if edges > EDGES_MAX {
+            let name = &self.application.name;
+            return Err(UserError::refused(format!(
+                "{name} has {edges} conflicts; valid for a graph: up to {EDGES_MAX}"
+            )));
+        }
+        Ok(self.plan.to_dot(&self.application.types))
+    }
+
+    fn svg(&self) -> Result<String, UserError> {
+        self.check_size("a picture")?;
+        Ok(self.plan.to_svg(&self.application.types))
+    }
+
+    fn check_size(&self, what: &str) -> Result<(), UserError> {
         let steps: usize = self.plan.types.iter().map(|of| of.groups.len()).sum();
         if steps > DRAWN_MAX {
             let name = &self.application.name;
-            return Err(UserError::refused(format!("{name} has {steps} steps; valid for a graph: up to {DRAWN_MAX}")));
+            return Err(UserError::refused(format!("{name} has {steps} steps; valid for {what}: up to {DRAWN_MAX}")));
         }
-        Ok(self.plan.to_dot(&self.application.types))
+        Ok(())
     }
 
     fn csv(&self) -> String {

@@ -21,11 +21,17 @@ fn the_example_is_analysed_in_every_form() {
     let quoted = document.split("$ contend analyse docs/shop.toml\n").nth(1).and_then(|rest| rest.split("```").next());
     assert_eq!(Some(&*shown), quoted);
     let json: Value = serde_json::from_str(&run(&["--format", "json"])).expect("JSON");
-    assert_eq!(json[0]["study"]["transactions"], 4);
-    assert_eq!(json[0]["plan"]["types"][0]["groups"][1]["rank"], 1);
+    assert_eq!(json[0]["study"]["transactions"], 5);
+    assert_eq!(json[0]["plan"]["types"][0]["groups"][2]["rank"], 1);
+    assert_eq!(json[0]["conflicts"][0]["changed_by"], serde_json::json!([[0, 2], [3, 0]]));
+    assert_eq!(json[0]["last_accesses"][0][0]["piece"], 2);
+    assert_eq!(json[0]["hints"]["hints"][0]["change"]["before"]["piece"], 1);
+    assert_eq!(json[0]["waits"]["beyond_partners"], serde_json::json!([]));
     let csv = run(&["--format", "csv"]);
     assert_eq!(csv.lines().collect::<Vec<_>>().len(), 2, "{csv}");
     assert!(run(&["--format", "dot"]).starts_with("digraph plan {"));
+    let svg = run(&["--format", "svg"]);
+    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n") && svg.contains("id=\"t0g2\""), "{svg}");
     let coarse = run(&["--ts", "off", "--cu", "off", "--snapshots", "off"]);
     assert!(coarse.contains("(ts=off, cu=off)") && !coarse.contains("sum  "), "{coarse}");
 }
@@ -37,18 +43,25 @@ fn files_that_are_no_application_are_refused() {
     refuses(&["analyse", "/dev/null"], &["/dev/null: ", "missing field `name`"]);
     refuses(&["analyse", "/dev/zero"], &["/dev/zero: an application has at most 4 MiB"]);
     refuses(&["analyse", SHOP, "--ts", "maybe"], &["'maybe'", "on, off"]);
-    refuses(&["analyse", SHOP, "--format", "svg"], &["'svg'", "text, json, csv, dot"]);
+    refuses(&["analyse", SHOP, "--format", "png"], &["'png'", "text, json, csv, dot, svg"]);
+    refuses(&["analyse", SHOP, SHOP, "--format", "svg"], &["--format svg has 2 applications; valid: one"]);
     let folder = TempDir::new().expect("a folder");
     let steps = "\"write t\", ".repeat(600);
     let wide: String = (0..2)
         .map(|number| format!("[[transaction]]\nname = \"a{number}\"\nsteps = [{}]\n", steps.replace("write", "read")))
         .collect();
     std::fs::write(folder.path().join("wide.toml"), format!("name = \"x\"\n{wide}")).expect("written");
-    let output = contend(folder.path(), &["analyse", "wide.toml", "--format", "dot"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("x has 1200 steps; valid for a graph: up to 500"),
-        "{}",
-        text(&output.stderr)
-    );
+    for (format, what) in [("dot", "a graph"), ("svg", "a picture")] {
+        let output = contend(folder.path(), &["analyse", "wide.toml", "--format", format]);
+        assert_eq!(output.status.code(), Some(2));
+        let (message, stderr) = (format!("x has 1200 steps; valid for {what}: up to 500"), text(&output.stderr));
+        assert!(stderr.contains(&message), "{stderr}");
+    }
+    let both = "{ piece = [\"modify t\", \"modify u\"], name = \"both\" }";
+    let many: String =
+        (0..400).map(|number| format!("[[transaction]]\nname = \"a{number}\"\nsteps = [{both}]\n")).collect();
+    std::fs::write(folder.path().join("dense.toml"), format!("name = \"x\"\n{many}")).expect("written");
+    let output = contend(folder.path(), &["analyse", "dense.toml", "--format", "dot"]);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("x has 320000 conflicts; valid for a graph: up to 200000"), "{stderr}");
 }
