@@ -125,12 +125,13 @@ impl<'a, M: Machine> AccessList<'a, M> {
         std::iter::successors(first, |accessor| Self::at(accessor.newer.load(Ordering::Relaxed)))
     }
 
-    /// Whether a writer stands behind this access whose own access is not void.
-    pub(super) fn has_older_writer(&self, accessor: &Accessor<M>) -> bool {
+    /// Returns the nearest older writer whose own access is not void.
+    pub(super) fn older_writer(&self, accessor: &Accessor<M>) -> Option<Running> {
         // Relaxed, both: under the cell's lock.
         let first = Self::at(accessor.older.load(Ordering::Relaxed));
         let mut older = std::iter::successors(first, |other| Self::at(other.older.load(Ordering::Relaxed)));
-        older.any(|other| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID))
+        let writer = older.find(|other| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID))?;
+        Some(writer.owner())
     }
 
     /// Makes an access of `own`, which began in this epoch, the newest.

@@ -435,14 +435,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let mut exposed = local.exposed.iter().peekable();
         for (cell, accessor) in local.listed.drain(..) {
             let shown = exposed.next_if(|exposed| exposed.cell.address() == cell.address());
-            let mut spin = Spin::<M>::new();
-            let mut word = Self::lock(cell);
-            while let Some(shown) = shown.filter(|shown| !self.is_next_to_commit(shown)) {
-                // The older writer of `shown` has decided, and is about to leave the list.
-                Self::unlock(shown.cell, word);
-                spin.wait();
-                word = Self::lock(cell);
-            }
+            let word = shown.map_or_else(|| Self::lock(cell), |shown| self.lock_behind_older(shown));
             if let Some(shown) = shown {
                 self.commit_shown(cx, shown, &local.saved, local.epoch);
             }

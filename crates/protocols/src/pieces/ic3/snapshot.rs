@@ -7,7 +7,7 @@
 //! | word | meaning |
 //! | --- | --- |
 //! | 2 | the newest copy, or 0 |
-//! | 3 | the TID of the newest committed version (its epoch in bits 63..32), shifted left by one; bit 0 is set while the payload is uncommitted |
+//! | 3 | the epoch of the newest committed version, shifted left by one; bit 0 is set while the payload is uncommitted |
 //!
 //! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a transaction
 //! that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b + 1`, and so
@@ -24,8 +24,10 @@
 //!   epoch before `c` that a snapshot shows and that has no copy yet.
 //!
 //! **The epoch of a commit** is loaded behind the wait for all predecessors, while the cells of sums
-//! and appends are locked. So a transaction that comes after another has its epoch or a later one,
-//! and the TIDs of a cell grow.
+//! and appends are locked. So a transaction that comes after another has its epoch or a later one.
+//! A transaction that commits in the epoch in which it began, over an uncommitted version, leaves the
+//! epoch that this version's writer leaves: the order of the two does not matter. One that commits in
+//! a later epoch waits until older writers have left the cell, before it copies theirs.
 //!
 //! **An abort** takes its copies out of the chain again: what they are copies of stands in the
 //! payload.
@@ -37,11 +39,9 @@ use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::pieces::accessors::{AccessList, Accessor};
 
-/// Set in the TID's word while the payload is uncommitted.
+/// Set in the word of the epoch while the payload is uncommitted.
 const UNCOMMITTED: u64 = 1;
-const EPOCH_SHIFT: u32 = 33;
-/// The distance from a TID to the next one.
-const STEP: u64 = 1 << 1;
+const EPOCH_SHIFT: u32 = 1;
 
 /// When the snapshots are.
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +56,14 @@ fn newest_copy<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     unsafe { cell.meta(2) }
 }
 
-/// Returns the word with a cell's TID.
-fn tid_word<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+/// Returns the word with the epoch of a cell's newest committed version.
+fn epoch_word<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: as above.
     unsafe { cell.meta(3) }
 }
 
-fn epoch_of(tid: u64) -> u64 {
-    tid >> EPOCH_SHIFT
+fn epoch_of(word: u64) -> u64 {
+    word >> EPOCH_SHIFT
 }
 
 fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
@@ -86,29 +86,29 @@ impl Snapshots {
     pub(super) fn init<M: Machine>(cell: Cell<M>) {
         // Relaxed, both: no other transaction sees the record yet; the index publishes it.
         newest_copy(cell).store(0, Ordering::Relaxed);
-        tid_word(cell).store(0, Ordering::Relaxed);
+        epoch_word(cell).store(0, Ordering::Relaxed);
     }
 
     /// Returns whether all transactions have ended that see a snapshot from before a tombstone: none
     /// runs that began before epoch `oldest`.
     pub(super) fn lets_unlink<M: Machine>(self, cell: Cell<M>, oldest: u64) -> bool {
         // Relaxed: the caller has locked the cell.
-        oldest >= self.first_from(epoch_of(tid_word(cell).load(Ordering::Relaxed))) + 2
+        oldest >= self.first_from(epoch_of(epoch_word(cell).load(Ordering::Relaxed))) + 2
     }
 
     /// Returns whether a snapshot before `epoch` shows the committed version of a cell, which the
     /// caller has locked. `flags` are that version's.
     fn needs_copy<M: Machine>(self, cell: Cell<M>, flags: u64, epoch: u64, records_history: bool) -> bool {
         // Relaxed, here and below: the caller has locked the cell.
-        let tid = tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
+        let word = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
         // A cell without versions is as absent as one that says so. But a recorded history wants to
         // know which transaction deleted the key before.
-        let never_was = tid == 0 && flags & ABSENT != 0 && !records_history;
-        !never_was && self.first_from(epoch_of(tid)) < epoch
+        let never_was = word == 0 && flags & ABSENT != 0 && !records_history;
+        !never_was && self.first_from(epoch_of(word)) < epoch
     }
 
-    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose TID is
-    /// that of the copied version. `saved` begins with the contents, and `flags` are the version's.
+    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose
+    /// epoch is that of the copied version. `saved` begins with the contents, and `flags` are the version's.
     fn link<M: Machine>(
         cx: &Context<M>,
         copy: &OldVersion<M>,
@@ -122,19 +122,18 @@ impl Snapshots {
         // Relaxed, all but the last: the caller has locked the cell, and no other transaction sees
         // the copy yet.
         copied.word().store(flags & ABSENT, Ordering::Relaxed);
-        tid_word(copied).store(tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED, Ordering::Relaxed);
+        epoch_word(copied).store(epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED, Ordering::Relaxed);
         newest_copy(copied).store(newest_copy(cell).load(Ordering::Relaxed), Ordering::Relaxed);
         // Release: pairs with the Acquire of `read_cell`: the copy comes before its link.
         newest_copy(cell).store(copy.record().value(), Ordering::Release);
     }
 
-    /// Gives a cell, which the caller has locked, the TID of a commit in `epoch`.
+    /// Gives a cell, which the caller has locked, the epoch of a commit.
     fn commit<M: Machine>(cell: Cell<M>, epoch: u64) {
-        // Relaxed: the caller has locked the cell.
-        let word = tid_word(cell).load(Ordering::Relaxed);
-        let next = ((word & !UNCOMMITTED) + STEP).max(epoch << EPOCH_SHIFT);
-        // Relaxed: as above; the unlock publishes it.
-        tid_word(cell).store(next | word & UNCOMMITTED, Ordering::Relaxed);
+        // Relaxed, both: the caller has locked the cell; the unlock publishes the epoch.
+        let word = epoch_word(cell).load(Ordering::Relaxed);
+        debug_assert!(epoch_of(word) <= epoch, "the epochs of a cell go back");
+        epoch_word(cell).store(epoch << EPOCH_SHIFT | word & UNCOMMITTED, Ordering::Relaxed);
     }
 
     /// Notes whether a cell's payload is uncommitted: a running transaction has written it. The
@@ -145,8 +144,8 @@ impl Snapshots {
         let wrote = |other: &Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
         let is_uncommitted = list.iter().any(wrote);
         // Relaxed, both: the caller has locked the cell.
-        let word = tid_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
-        tid_word(cell).store(word | u64::from(is_uncommitted), Ordering::Relaxed);
+        let word = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
+        epoch_word(cell).store(word | u64::from(is_uncommitted), Ordering::Relaxed);
     }
 
     /// Reads a row as it was at the end of the epoch `snapshot`.
@@ -171,7 +170,7 @@ impl Snapshots {
         let mut cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release of the last unlock: the row, the TID and the links to
+            // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links to
             // copies are at least as new as the word.
             let word = cell.word().load(Ordering::Acquire);
             if word & LOCKED != 0 {
@@ -179,10 +178,10 @@ impl Snapshots {
                 spin.wait();
                 continue;
             }
-            // Acquire: the copy comes behind. If the TID is newer than the word, its commit has left
+            // Acquire: the copy comes behind. If the epoch is newer than the word, its commit has left
             // the payload as it was (then it is the payload's), or the word has changed.
-            let tid = tid_word(cell).load(Ordering::Acquire);
-            if tid & UNCOMMITTED != 0 || epoch_of(tid) > snapshot {
+            let epoch = epoch_word(cell).load(Ordering::Acquire);
+            if epoch & UNCOMMITTED != 0 || epoch_of(epoch) > snapshot {
                 break;
             }
             cx.copy_cell(at, number);
@@ -205,7 +204,7 @@ impl Snapshots {
             let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
             cell = cell_of(copy, number);
             // Relaxed, both: a copy does not change; the Acquire above orders it.
-            if epoch_of(tid_word(cell).load(Ordering::Relaxed)) <= snapshot {
+            if epoch_of(epoch_word(cell).load(Ordering::Relaxed)) <= snapshot {
                 cx.copy_cell(copy, number);
                 return cell.word().load(Ordering::Relaxed);
             }
@@ -236,7 +235,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, _)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
-            let is_committed = tid_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0;
+            let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0;
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
             if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
@@ -280,8 +279,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             Snapshots::link(cx, copy, exposed.cell, exposed.number, &saved[exposed.start..], exposed.flags);
         }
         // Relaxed, both: this transaction has locked the cell.
-        let word = tid_word(exposed.cell).load(Ordering::Relaxed);
-        tid_word(exposed.cell).store(word | UNCOMMITTED, Ordering::Relaxed);
+        let word = epoch_word(exposed.cell).load(Ordering::Relaxed);
+        epoch_word(exposed.cell).store(word | UNCOMMITTED, Ordering::Relaxed);
     }
 
     /// Loads the epoch of the commit, and allocates the copies that it may need: of late cells, which
@@ -304,7 +303,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         Ok(())
     }
 
-    /// Keeps what the late writes replace, and gives their cells, which are locked, new TIDs.
+    /// Keeps what the late writes replace, and gives their cells, which are locked, the new epoch.
     pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         let Some(snapshots) = self.snapshots() else { return };
         for step in 0..local.cells.len() {
@@ -324,13 +323,24 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
     }
 
-    /// Whether an exposed cell, which the caller has locked, is to be committed now: older writers,
-    /// which have decided, have left its list. So the TIDs of a cell grow.
-    pub(super) fn is_next_to_commit(&self, exposed: &Exposed<M>) -> bool {
-        self.snapshots().is_none() || !Self::list(exposed.cell).has_older_writer(&exposed.accessor)
+    /// Locks a cell of a transaction that has decided, and returns its word. If the transaction may
+    /// have to copy what older writers have shown, these have left the list then.
+    pub(super) fn lock_behind_older(&self, exposed: &Exposed<M>) -> u64 {
+        loop {
+            let word = Self::lock(exposed.cell);
+            let older = Self::list(exposed.cell).older_writer(&exposed.accessor);
+            let Some(older) = older.filter(|_| exposed.late_copy.is_some()) else { return word };
+            Self::unlock(exposed.cell, word);
+            M::step("wait for older writer");
+            let mut spin = Spin::<M>::new();
+            // It has decided, as a predecessor, and leaves its lists behind its own older ones.
+            while !self.progress.has_left(older) {
+                spin.wait();
+            }
+        }
     }
 
-    /// Commits what an exposed cell shows: keeps what it has replaced, and gives the cell a new TID.
+    /// Commits what an exposed cell shows: keeps what it has replaced, and sets the cell's epoch.
     /// The caller has locked the cell.
     pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
         let Some(snapshots) = self.snapshots() else { return };
