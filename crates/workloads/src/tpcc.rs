@@ -39,6 +39,7 @@ mod updates;
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_model::options::Fraction;
 use contend_model::{
@@ -180,7 +181,6 @@ pub struct Client {
     /// The home warehouse's district whose stock level this client asks for (clause 2.8.1.1).
     stock_level_district: u64,
     /// For each district: a number below which committed deliveries have left no new order.
-    oldest_new_orders: Vec<u64>,
     /// An inconsistency that the running execution found; it counts if the transaction commits.
     suspicion: Option<String>,
     books: Books,
@@ -220,6 +220,9 @@ pub struct Tpcc<F = Sound> {
     tables: Schema,
     /// The cumulative weights, by type.
     weights: [u64; 5],
+    /// For each district: a number below which committed deliveries have left no new order. A
+    /// delivery takes the oldest, so the deliveries of lower ones have committed before it.
+    oldest_new_orders: Box<[AtomicU64]>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -304,7 +307,9 @@ impl<F: Faults> Workload for Tpcc<F> {
             weights[kind] += weights[kind - 1];
         }
         let tables = Schema::create(options, index, store);
-        Tpcc { options: options.clone(), tables, weights, faults: PhantomData }
+        let districts = (options.warehouses * DISTRICTS) as usize;
+        let oldest_new_orders = (0..districts).map(|_| AtomicU64::new(0)).collect();
+        Tpcc { options: options.clone(), tables, weights, oldest_new_orders, faults: PhantomData }
     }
 
     fn load_units(&self) -> u64 {
@@ -339,7 +344,6 @@ impl<F: Faults> Workload for Tpcc<F> {
             clock: 0,
             stock_level_district: random.uniform(1, DISTRICTS),
             random,
-            oldest_new_orders: vec![0; districts],
             suspicion: None,
             books: Books {
                 delivered: vec![0; districts],
@@ -433,7 +437,9 @@ impl<F: Faults> Workload for Tpcc<F> {
                 for delivered in &client.scratch.deliveries {
                     let position = Self::district_position(delivered.district);
                     client.books.delivered[position] += 1;
-                    client.oldest_new_orders[position] = delivered.number + 1;
+                    // Relaxed: a hint, and no data comes with it. Pairs with the load in
+                    // `take_oldest`.
+                    self.oldest_new_orders[position].fetch_max(delivered.number + 1, Ordering::Relaxed);
                 }
             }
             Input::OrderStatus(_) | Input::StockLevel(_) => {}

@@ -60,13 +60,14 @@
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
 
 mod gaps;
+mod late;
 mod snapshot;
 mod step;
 mod undo;
 
 use std::marker::PhantomData;
 
-use contend_engine::sets::{Write, WriteKind};
+use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
     LeafWords, Located, NamedProtocol, OldVersion, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
@@ -80,8 +81,8 @@ use super::plan::{KnownPlan, Plan, Plans, Step, TableClasses};
 use super::progress::{Progress, Running};
 use crate::fault::{FenceFaults, Sound};
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED, QUEUED};
-use crate::method::wait::{LOCK_WAITS_MAX, WAITS_MAX};
+use crate::flags::{self, ABSENT, LOCKED};
+use crate::method::wait::LOCK_WAITS_MAX;
 use crate::optimistic::ReadsAndLocks;
 use snapshot::Snapshots;
 
@@ -348,80 +349,10 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         unsafe { AccessList::of(cell) }
     }
 
-    /// Locks, validates and applies what waits for the commit: sums and appends. Then passes the
-    /// commit point.
-    fn commit_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        local.cells.clear();
-        for position in 0..cx.writes.len() {
-            let write = &cx.writes.entries()[position];
-            if write.kind != WriteKind::Nothing && local.of.is_some() && local.is_late(write) {
-                let numbers = write.cell_numbers();
-                let cells = write.cells().zip(numbers);
-                local.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
-            }
-        }
-        if local.cells.is_empty() {
-            self.prepare_commit(cx, local)?;
-            return self.pass_commit_point(local);
-        }
-        // One order for all: locks that are taken in it can't deadlock. Writes of one cell stay in
-        // the order of the program.
-        local.cells.sort_by_key(|step| step.cell.address());
-        // Sums of one record from several pieces are one write.
-        for next in 1..local.cells.len() {
-            let (before, after) = (local.cells[next - 1].write, local.cells[next].write);
-            if local.cells[next - 1].cell.address() == local.cells[next].cell.address()
-                && let (Some((to, _)), Some((from, _))) = (before, after)
-            {
-                if to != from && cx.writes.entries()[from].kind != WriteKind::Nothing {
-                    cx.writes.absorb(to, from);
-                }
-                local.cells[next].write = before;
-            }
-        }
-        local.cells.dedup_by_key(|step| step.cell.address());
-        M::step("lock");
-        for step in 0..local.cells.len() {
-            let StepCell { cell, write, .. } = local.cells[step];
-            let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
-            local.late.lock(cell, needs_row, WAITS_MAX)?;
-        }
-        for read in &local.late.entries {
-            // Relaxed: this transaction holds the lock.
-            if (read.cell.word().load(Ordering::Relaxed) ^ read.observed_word()) & !(LOCKED | QUEUED) != 0 {
-                return Err(Abort::new(AbortReason::ReadValidation));
-            }
-        }
-        for step in 0..local.cells.len() {
-            local.cells[step].write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
-        }
-        self.prepare_commit(cx, local)?;
-        self.pass_commit_point(local)?;
-        cx.writes.will_commit();
-        self.keep_late(cx, local);
-        self.install_late(cx, local);
-        Ok(())
-    }
-
-    fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        M::step("install");
-        // AcqRel: pairs with the fence of an optimistic read: the locks come before the stores to
-        // the rows (`ReadsAndLocks::observe`).
-        M::fence(Ordering::SeqCst);
-        let mut installed = usize::MAX;
-        local.cells.sort_by_key(|step| step.write);
-        for step in &local.cells {
-            let Some((position, _)) = step.write.filter(|(position, _)| *position != installed) else { continue };
-            installed = position;
-            cx.writes.install(position);
-        }
-        for StepCell { cell, write, .. } in local.cells.drain(..) {
-            let word = step::shown_word(cx, cell, write);
-            Self::unlock(cell, word);
-        }
-        local.late.locked.clear();
-    }
-
+    /// Passes the commit point.
+    ///
+    /// # Errors
+    /// The transaction is doomed.
     fn pass_commit_point(&self, local: &Ic3Worker<M>) -> Result<(), Abort> {
         M::step("commit point");
         let passed = self.progress.commit_point(local.own) || !Self::waits_for_commits() && !Self::aborts_cascade();

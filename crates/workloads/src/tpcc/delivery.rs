@@ -4,6 +4,7 @@
 //! orders, then their lines, then their customers. So each table is one piece.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use contend_model::pieces::{Piece, Types};
 use contend_model::{Abort, Direction, Txn, Whole};
@@ -66,8 +67,8 @@ impl<F: Faults> Tpcc<F> {
     }
 
     pub(super) fn delivery<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let Client { scratch: Scratch { deliveries, keys, .. }, oldest_new_orders, suspicion, .. } = client;
-        *suspicion = tx.piece(OLDEST, |tx| self.take_oldest(tx, deliveries, input.warehouse, oldest_new_orders))?;
+        let Client { scratch: Scratch { deliveries, keys, .. }, suspicion, .. } = client;
+        *suspicion = tx.piece(OLDEST, |tx| self.take_oldest(tx, deliveries, input.warehouse))?;
         if suspicion.is_none() {
             *suspicion = tx.piece(ORDERS, |tx| self.set_carriers(tx, deliveries, input.carrier))?;
         }
@@ -88,15 +89,14 @@ impl<F: Faults> Tpcc<F> {
         tx: &mut T,
         deliveries: &mut Vec<Delivered>,
         warehouse: u64,
-        oldest_new_orders: &[u64],
     ) -> Result<Option<String>, Abort> {
         let table = &self.tables.new_order;
         deliveries.clear();
         for district in (1..=DISTRICTS).map(|district| district_key(warehouse, district)) {
-            // Orders are delivered by ascending number, so none is left below those that this
-            // client has delivered. Starting there, the scan skips the tombstones of earlier
-            // orders.
-            let first = oldest_new_orders[Self::district_position(district)];
+            // Orders are delivered by ascending number, so none is left below those that were
+            // delivered. Starting there, the scan skips the tombstones of earlier orders. Relaxed: a
+            // hint.
+            let first = self.oldest_new_orders[Self::district_position(district)].load(Ordering::Relaxed);
             let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
             let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };
             let mut oldest = None;

@@ -1,0 +1,109 @@
+//! What waits for the commit: sums, and rows that are only appended.
+//!
+//! They need no order among transactions, only a lock for the time of the change. The lock of a row
+//! of a small table, such as the one warehouse, is wanted by most transactions. So it is locked last,
+//! and unlocked first.
+
+use std::cmp::Reverse;
+
+use contend_engine::sets::WriteKind;
+use contend_engine::{Abort, AbortReason, Context};
+use contend_machine::{Atomic64, Machine, Ordering};
+
+use super::step::shown_word;
+use super::{Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::flags::{LOCKED, QUEUED};
+use crate::method::wait::WAITS_MAX;
+
+impl<M: Machine> Ic3Worker<M> {
+    /// Collects the cells that wait for the commit, in the order in which all transactions lock them,
+    /// each once.
+    fn collect_late(&mut self, cx: &mut Context<M>) {
+        self.cells.clear();
+        if self.of.is_none() {
+            return;
+        }
+        for position in 0..cx.writes.len() {
+            let write = &cx.writes.entries()[position];
+            if write.kind != WriteKind::Nothing && self.is_late(write) {
+                let cells = write.cells().zip(write.cell_numbers());
+                self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
+            }
+        }
+        // One order for all, in which locks can't deadlock. Writes of one cell stay in the order of
+        // the program, as the sort is stable.
+        let rows = |step: &StepCell<M>| {
+            step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
+        };
+        self.cells.sort_by_key(|step| (Reverse(rows(step)), step.cell.address()));
+        // Sums of one record from several pieces become one write.
+        for next in 1..self.cells.len() {
+            let (StepCell { cell, write: before, .. }, after) = (self.cells[next - 1], self.cells[next]);
+            if cell.address() == after.cell.address()
+                && let (Some((to, _)), Some((from, _))) = (before, after.write)
+            {
+                if to != from && cx.writes.entries()[from].kind != WriteKind::Nothing {
+                    cx.writes.absorb(to, from);
+                }
+                self.cells[next].write = before;
+            }
+        }
+        self.cells.dedup_by_key(|step| step.cell.address());
+    }
+}
+
+impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
+    /// Locks, validates and applies what waits for the commit, passes the commit point, and installs.
+    ///
+    /// # Errors
+    /// The transaction is doomed, or another has inserted a row that this one appends. Nothing was
+    /// installed.
+    pub(super) fn commit_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        local.collect_late(cx);
+        M::step("lock");
+        for step in 0..local.cells.len() {
+            let StepCell { cell, write, .. } = local.cells[step];
+            let Some((position, _)) = write else { continue };
+            let write = &cx.writes.entries()[position];
+            local.late.lock(cell, write.needs_row(), WAITS_MAX)?;
+            // A write of several cells has updates only if it is a sum, in one table, whose cells
+            // stand together in the order.
+            let is_last =
+                local.cells.get(step + 1).is_none_or(|next| next.write.map(|(next, _)| next) != Some(position));
+            if is_last {
+                cx.writes.merge(position);
+            }
+        }
+        for read in &local.late.entries {
+            // Relaxed: this transaction holds the lock.
+            if (read.cell.word().load(Ordering::Relaxed) ^ read.observed_word()) & !(LOCKED | QUEUED) != 0 {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        self.prepare_commit(cx, local)?;
+        self.pass_commit_point(local)?;
+        if !local.cells.is_empty() {
+            cx.writes.will_commit();
+            self.keep_late(cx, local);
+            self.install_late(cx, local);
+        }
+        Ok(())
+    }
+
+    fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+        M::step("install");
+        // SeqCst: pairs with the fence of an optimistic read: the locks come before the stores to the
+        // rows (`ReadsAndLocks::observe`).
+        M::fence(Ordering::SeqCst);
+        let mut installed = usize::MAX;
+        while let Some(StepCell { cell, write, .. }) = local.cells.pop() {
+            if let Some((position, _)) = write.filter(|(position, _)| *position != installed) {
+                installed = position;
+                cx.writes.install(position);
+            }
+            let word = shown_word(cx, cell, write);
+            Self::unlock(cell, word);
+        }
+        local.late.locked.clear();
+    }
+}
