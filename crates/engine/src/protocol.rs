@@ -584,8 +584,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the protocol treats the pieces of a transaction by themselves ([`Protocol::declare`],
-    /// [`Protocol::begin_piece`], [`Protocol::end_piece`]). Otherwise the engine calls none of these.
+    /// Whether the protocol treats the pieces of a transaction by themselves
+    /// ([`Protocol::declare`], [`Protocol::begin_piece`], [`Protocol::end_piece`]). Otherwise the
+    /// engine calls none of these.
     fn uses_pieces(&self) -> bool {
         false
     }

@@ -5,8 +5,8 @@
 //! implements [`RawTxn`], a few methods on rows of words; [`Txn`] builds typed operations on top of
 //! it, once for all stores.
 //!
-//! This crate must not know any store, protocol or machine. It depends on zerocopy, for derived rows,
-//! and on serde, for declarations as data.
+//! This crate must not know any store, protocol or machine. It depends on zerocopy, for derived
+//! rows, and on serde, for declarations as data.
 //!
 //! | module | contents |
 //! | --- | --- |

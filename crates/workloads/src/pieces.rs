@@ -1,8 +1,8 @@
 //! Pieces: IC3's microbenchmark. A transaction is a chain of pieces, each on a table of its own.
 //!
 //! Piece `i` changes a few rows of table `i`. The first row of each piece comes from the first
-//! records of the table only (`pieces.scope`), so the contention is 1 / `pieces.scope`. The rows of a
-//! piece are accessed in the order of their keys.
+//! records of the table only (`pieces.scope`), so the contention is 1 / `pieces.scope`. The rows of
+//! a piece are accessed in the order of their keys.
 //!
 //! A row has a counter of its changes, the sum of its writers' tags, and the last writer's tag in
 //! all further words. So the check finds lost updates, transactions that took effect in part, and
@@ -27,8 +27,8 @@ options! {
         "pieces.pieces" pieces: u64 = 10, in 1..=PIECES_MAX;
         /// Records of each table. The paper's number is 1,000,000.
         "pieces.records" records: u64 = 100_000, in 1..=1_000_000_000;
-        /// The first records of each table, from which the first row of a piece is drawn: the fewer,
-        /// the more conflicts. More than there are records stands for all of them.
+        /// The number of first records of each table that the first row of a piece is drawn from:
+        /// the fewer, the more conflicts. More than there are records stands for all of them.
         "pieces.scope" scope: u64 = 10, in 1..=1_000_000_000;
         /// Rows that a piece changes.
         "pieces.updates" updates: u64 = 4, in 1..=64;

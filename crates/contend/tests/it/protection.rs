@@ -18,6 +18,7 @@ use contend::{
 use contend_protocols::hstore::HStore;
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::ordered::Ordered;
+use contend_protocols::pieces::ic3::Ic3;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
@@ -131,6 +132,7 @@ under_each_protocol! {
     deadlock_detection DeadlockDetection<Native>,
     ordered Ordered,
     hstore HStore<Native>,
+    ic3 Ic3<Native>,
 }
 
 /// A transaction that reads 20,000 rows and writes one, beside two writers.

@@ -33,6 +33,7 @@ use contend_protocols::optimistic::mocc::{self, Mocc};
 use contend_protocols::optimistic::occ::{self, Occ};
 use contend_protocols::optimistic::silo::{self, Silo};
 use contend_protocols::optimistic::tictoc::{self, TicToc};
+use contend_protocols::pieces::ic3::{self, Ic3};
 use contend_protocols::timestamp_ordering::{self, TimestampOrdering};
 use contend_runner::{RunConfig, Stop};
 use contend_sim::Simulated;
@@ -170,6 +171,17 @@ const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
 /// Waits are not ended by their limit.
 const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
 const SNAPSHOTS: &[(&str, &str)] = &[("silo.snapshots", "on")];
+/// Chains of pieces in which all rows are hot.
+const PIECES: &[(&str, &str)] =
+    &[("pieces.pieces", "3"), ("pieces.records", "2"), ("pieces.scope", "2"), ("pieces.updates", "1")];
+/// The same, with transactions that roll back behind a piece.
+const CANCELS: &[(&str, &str)] = &[
+    ("pieces.pieces", "3"),
+    ("pieces.records", "2"),
+    ("pieces.scope", "2"),
+    ("pieces.updates", "1"),
+    ("pieces.cancel", "0.4"),
+];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 include!("../../../protocols/tests/conformance/mutants/list.rs");

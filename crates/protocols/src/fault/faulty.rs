@@ -3,10 +3,12 @@
 use std::marker::PhantomData;
 
 use contend_engine::{
-    Abort, AbortReason, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Projection, Protocol,
-    ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Cells, Change, Context, EngineOptions, Groups, Leaf, LeafWords, Located, NamedProtocol,
+    PieceBegin, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
+use contend_model::pieces::{Piece, TypeSet};
 
 use crate::faults;
 use crate::flags::ABSENT;
@@ -84,6 +86,10 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
 
     fn meta_words(&self) -> usize {
         self.protocol.meta_words()
+    }
+
+    fn leaf_words(&self) -> LeafWords {
+        self.protocol.leaf_words()
     }
 
     fn prepare(&mut self, workers: usize, partitions: usize) {
@@ -170,6 +176,31 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         self.protocol.rewrite(cx, local, position)
+    }
+
+    fn uses_pieces(&self) -> bool {
+        self.protocol.uses_pieces()
+    }
+
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+        self.protocol.declare(types, options)
+    }
+
+    fn begin_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceBegin, Abort> {
+        self.protocol.begin_piece(cx, local, piece)
+    }
+
+    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
+        self.protocol.end_piece(cx, local, piece)
+    }
+
+    fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
+        self.protocol.undo_piece(cx, local, reason)
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {

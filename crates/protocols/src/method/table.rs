@@ -50,6 +50,7 @@ pub const METHODS: &[MethodInfo] = &[
                 No("a reader waits for commits only, and the second transaction to write a row aborts"),
             ),
             (&["2pl-ordered"], No("it waits for locks in their order: that is the protocol")),
+            (&["ic3"], No("the ranks of the pieces say which transaction waits for which")),
             (&["occ", "mocc"], No("locks are taken in one order, so waiting is safe and an abort gains nothing")),
             (&["*"], No("nothing is locked")),
         ],
@@ -66,6 +67,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["read_phase.extension", "read_phase.ns"],
         otherwise: &[
             (LOCKING, No("the transaction would hold its locks during the wait")),
+            (&["ic3"], No("a piece is validated when it ends, and transactions that come after it would wait")),
             (
                 &["timestamp-ordering", "mvto", "cicada", "msto"],
                 No("the transaction's timestamp is fixed at its begin, so a longer transaction is more often too late"),
@@ -104,6 +106,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot contains")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("locks make the order")),
             (&["msto"], No("one counter gives the timestamps")),
+            (&["ic3"], BuiltIn("the lists of accessors make the order")),
             (&["occ"], No("the protocol needs two timestamps in the order of real time")),
             (
                 &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
@@ -125,6 +128,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["si", "hekaton"], BuiltIn("no transaction asks which others have read a version")),
             (&["hstore"], BuiltIn("no other transaction is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
+            (&["ic3"], No("a read stands in the list of its cell until its transaction ends")),
             (&["*"], BuiltIn("a read leaves no trace")),
         ],
     },
@@ -144,6 +148,7 @@ pub const METHODS: &[MethodInfo] = &[
                 ),
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
+            (&["ic3"], BuiltIn("a conflict is found when the piece ends, and only the piece runs again")),
             (&["*"], No("nothing aborts")),
         ],
     },
@@ -161,7 +166,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "when an old version is reused: once every transaction that began before its replacement has ended (rapid), two epochs later (epoch), or even while such a transaction runs, if it cannot need the version (aggressive)",
         options: &["versions.collect", "versions.interval_us", "versions.max"],
         otherwise: &[
-            (&["silo"], No("snapshots are those of epochs, and so are the versions kept for them")),
+            (&["silo", "ic3"], No("snapshots are those of epochs, and so are the versions kept for them")),
             (&["*"], No("there are no old versions")),
         ],
     },
@@ -171,7 +176,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["versions.overwrite"],
         otherwise: &[
             (
-                &["silo"],
+                &["silo", "ic3"],
                 No("snapshots are those of epochs: the running transactions do not tell which versions they need"),
             ),
             (&["*"], BuiltIn("there are no old versions")),
@@ -199,6 +204,7 @@ pub const METHODS: &[MethodInfo] = &[
                 No("replaced versions are gone, so it can't prove that no transaction has read one"),
             ),
             (LOCKING, No("locks make the order, so no write comes too late")),
+            (&["ic3"], No("a write takes its place in the order when its piece ends, so none comes too late")),
             (&["*"], No("there is no order")),
         ],
     },

@@ -3,10 +3,10 @@
 //!
 //! The second word of a cell is the address of its newest accessor, or 0. The accessors are linked
 //! in both directions, the newest first. A list is read and changed under the cell's lock only, so
-//! all accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a cache
-//! line of its own. Its memory belongs to its worker, which takes it out of the list before it uses
-//! it again, and goes to the pool when the worker ends. So an address in a list leads to an accessor
-//! of the cell.
+//! all accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a
+//! cache line of its own. Its memory belongs to its worker, which takes it out of the list before
+//! it uses it again, and goes to the pool when the worker ends. So an address in a list leads to an
+//! accessor of the cell.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -143,6 +143,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
         // Relaxed: as above.
         let flags = if wrote { Accessor::<M>::WROTE } else { 0 };
         accessor.worker.store((own.worker as u64) << Accessor::<M>::WORKER_SHIFT | flags, Ordering::Relaxed);
+        // Relaxed: as above.
         accessor.number.store(own.number, Ordering::Relaxed);
         accessor.kind.store(own.kind.into(), Ordering::Relaxed);
         accessor.began_in.store(began_in, Ordering::Relaxed);
@@ -241,8 +242,8 @@ impl<M: Machine> std::ops::Deref for AccessorHandle<M> {
     type Target = Accessor<M>;
 
     fn deref(&self) -> &Accessor<M> {
-        // SAFETY: an accessor of the worker's own blocks, which go to the pool when the worker ends,
-        // and live as long as the protocol.
+        // SAFETY: an accessor of the worker's own blocks, which go to the pool when the worker
+        // ends, and live as long as the protocol.
         unsafe { self.0.as_ref() }
     }
 }

@@ -1,13 +1,13 @@
-//! IC3: each piece of a transaction takes effect by itself, in an order that the declarations of all
-//! types of transactions give beforehand.
+//! IC3: each piece of a transaction takes effect by itself, in an order that the declarations of
+//! all types of transactions give beforehand.
 //!
-//! **Idea.** The pieces of all types that access one contended unit get one *rank*, and the ranks of
-//! a transaction grow (`contend_analysis`). A piece is validated and shown when it ends. From then
-//! on its transaction stands in the list of accessors of each cell that the piece has touched. A
-//! transaction that comes after it in a list depends on it. It lets its own piece of rank `k` take
-//! effect only when each transaction that it depends on is *past* `k`. So all conflicts between two
-//! transactions have one order, and transactions that conflict in their first pieces run their later
-//! pieces in parallel, one behind the other.
+//! **Idea.** The pieces of all types that access one contended unit get one *rank*, and the ranks
+//! of a transaction grow (`contend_analysis`). A piece is validated and shown when it ends. From
+//! then on its transaction stands in the list of accessors of each cell that the piece has touched.
+//! A transaction that comes after it in a list depends on it. It lets its own piece of rank `k`
+//! take effect only when each transaction that it depends on is *past* `k`. So all conflicts
+//! between two transactions have one order, and transactions that conflict in their first pieces
+//! run their later pieces in parallel, one behind the other.
 //!
 //! **Paper.** Z. Wang, S. Mu, Y. Cui, H. Yi, H. Chen, J. Li: "Scaling multicore databases via
 //! constrained parallel execution", SIGMOD 2016 (TR2016-981).
@@ -22,11 +22,12 @@
 //! | cascading abort | `undo` | restores what was there, dooms later accessors |
 //!
 //! **Promises** serializability. Suppose that transactions T1 -> T2 -> ... -> T1 depend on each
-//! other in a circle, and let `k` be the highest rank of these dependencies, from X to T. When X let
-//! its step of rank `k` take effect, each dependency on the way from T to X had a rank up to `k`. So
-//! T was past `k` by then: by induction along the way, as each transaction there was past `k` when
-//! its successor's step took effect, and what it depends on was before. But T's own step of rank `k`
-//! comes after X's, and T's ranks grow. The same argument shows that no circle of waits forms.
+//! other in a circle, and let `k` be the highest rank of these dependencies, from X to T. When X
+//! let its step of rank `k` take effect, each dependency on the way from T to X had a rank up to
+//! `k`. So T was past `k` by then: by induction along the way, as each transaction there was past
+//! `k` when its successor's step took effect, and what it depends on was before. But T's own step
+//! of rank `k` comes after X's, and T's ranks grow. The same argument shows that no circle of waits
+//! forms.
 //!
 //! **Without declarations** a transaction is one step of rank 1, and every unit is contended. Then
 //! IC3 is an optimistic protocol whose reads others can see.
@@ -35,9 +36,9 @@
 //! changed by updates that commute: they are applied at the commit. Rows that are only inserted
 //! (*append*) become visible at the commit. All other units are *contended*.
 //!
-//! **Metadata.** A cell has two words: a version above [`crate::flags`], as in the optimistic family,
-//! and the address of its newest accessor (`accessors`). The version grows whenever a step shows a
-//! row, and when that is taken back. A worker has a line with its transaction's progress
+//! **Metadata.** A cell has two words: a version above [`crate::flags`], as in the optimistic
+//! family, and the address of its newest accessor (`accessors`). The version grows whenever a step
+//! shows a row, and when that is taken back. A worker has a line with its transaction's progress
 //! (`progress`).
 //!
 //! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
@@ -52,10 +53,10 @@
 //! scan stands in the index, and the scan meets its record.
 //!
 //! **Departures from the paper.** The paper's cases of partner pieces and rendezvous pieces are one
-//! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write depends
-//! on all readers since the last writer; the paper's algorithm 1 keeps only the last accessor. Inserts
-//! into tables without readers need no order (`ic3.append`). A cell's lock is a bit, not a queue. A
-//! worker runs one transaction at a time.
+//! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write
+//! depends on all readers since the last writer; the paper's algorithm 1 keeps only the last
+//! accessor. Inserts into tables without readers need no order (`ic3.append`). A cell's lock is a
+//! bit, not a queue. A worker runs one transaction at a time.
 //!
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
 
@@ -299,7 +300,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// # Errors
     /// The transaction is doomed, or has waited too long.
     fn wait_for_commits(&self, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_commits()) {
+        while let Some(&other) = local.predecessors.last() {
             M::step("wait for commits");
             let mut spin = Spin::<M>::new();
             while !self.progress.has_decided(other) {
@@ -327,8 +328,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         loop {
             // Relaxed: the exchange decides.
             let word = cell.word().load(Ordering::Relaxed);
-            // Acquire: pairs with the Release of the last unlock: the list and the row are as it left
-            // them. Relaxed: a failed exchange is tried again.
+            // Acquire: pairs with the Release of the last unlock: the list and the row are as it
+            // left them. Relaxed: a failed exchange is tried again.
             if word & LOCKED == 0
                 && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
@@ -355,8 +356,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The transaction is doomed.
     fn pass_commit_point(&self, local: &Ic3Worker<M>) -> Result<(), Abort> {
         M::step("commit point");
-        let passed = self.progress.commit_point(local.own) || !Self::waits_for_commits() && !Self::aborts_cascade();
-        if passed { Ok(()) } else { Err(Abort::new(AbortReason::Cascaded)) }
+        if self.progress.commit_point(local.own) { Ok(()) } else { Err(Abort::new(AbortReason::Cascaded)) }
     }
 
     /// Takes a committed transaction out of all lists, and commits what its cells show.
@@ -687,9 +687,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             // Acquire: as in `lock`. Relaxed: a failed exchange is not tried again.
             let locked = word & LOCKED == 0
                 && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            // A running transaction has read the record as absent, or may take its delete back. Or a
-            // snapshot may show the row that was there.
-            let is_read = locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones();
+            // A running transaction has read the record as absent, or may take its delete back. Or
+            // a snapshot may show the row that was there.
+            let is_read = locked && !Self::list(cell).is_empty();
             let is_shown = locked && self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()));
             if is_read || is_shown {
                 Self::unlock(cell, word);
@@ -715,30 +715,16 @@ faults! {
     pub trait Ic3Faults: FenceFaults {
         /// A step does not wait for the steps of the transactions that its own depends on.
         FORGET_PIECE_WAIT,
-        /// A transaction does not wait for the transactions that it depends on to end.
-        FORGET_PREDECESSORS,
         /// A transaction that aborts does not doom the transactions that have seen its writes.
         FORGET_DEPENDENTS,
-        /// A write depends on the newest accessor only.
-        LAST_ACCESSOR_ONLY,
-        /// A transaction that has read a cell leaves no trace there.
-        FORGET_READS,
         /// A transaction whose own access is void restores what it has saved all the same.
         RESTORE_VOID,
         /// A transaction that aborts ends before it dooms others.
         DOOM_AFTER_END,
         /// A step is announced before its cells are locked.
         ANNOUNCE_BEFORE_LOCKING,
-        /// An insert does not wait for a reader of its gap that is validating.
-        IGNORE_VALIDATING,
         /// A step takes effect although what it has read has changed.
         SKIP_PIECE_VALIDATION,
-        /// A tombstone leaves its index though a running transaction has accessed it.
-        UNLINK_READ,
-        /// A settled read does not look whether the row is settled.
-        TRUST_SETTLED,
-        /// A reader of a gap leaves no trace in the leaf.
-        FORGET_GAP_READERS,
     }
     pub const FAULTS;
 }
@@ -751,12 +737,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         !F::FORGET_PIECE_WAIT
     }
 
-    /// Whether a transaction commits after its predecessors.
-    #[inline(always)]
-    fn waits_for_commits() -> bool {
-        !F::FORGET_PREDECESSORS
-    }
-
     /// Whether an abort dooms later accessors.
     #[inline(always)]
     fn aborts_cascade() -> bool {
@@ -767,11 +747,5 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     #[inline(always)]
     fn dooms_in_time() -> bool {
         !F::DOOM_AFTER_END
-    }
-
-    /// Whether a tombstone stays while a running transaction has accessed it.
-    #[inline(always)]
-    fn keeps_read_tombstones() -> bool {
-        !F::UNLINK_READ
     }
 }

@@ -1,7 +1,7 @@
 //! What a protocol of this family knows of the declared types.
 //!
-//! The analysis works on the units that the run has. So the plan is made once the tables exist: with
-//! timestamp splitting a unit is a group of columns, and otherwise a row.
+//! The analysis works on the units that the run has. So the plan is made once the tables exist:
+//! with timestamp splitting a unit is a group of columns, and otherwise a row.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

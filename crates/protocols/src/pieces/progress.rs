@@ -12,8 +12,8 @@
 //! | 0 | ended: it has committed or aborted, and is in no list any more |
 //!
 //! One load answers for one transaction: the number says whether the answer is about the asked one.
-//! Other workers change the word only to doom the transaction. So its owner changes it by exchanges,
-//! and of a doom and the commit point exactly one succeeds.
+//! Other workers change the word only to doom the transaction. So its owner changes it by
+//! exchanges, and of a doom and the commit point exactly one succeeds.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -50,8 +50,8 @@ impl Running {
 #[derive(Debug)]
 struct Line<M: Machine> {
     progress: M::U64,
-    /// The tables whose gaps the transaction has observed: bit `n` stands for all tables with number
-    /// `n` modulo 64.
+    /// The tables whose gaps the transaction has observed: bit `n` stands for all tables with
+    /// number `n` modulo 64.
     scans: M::U64,
 }
 
@@ -83,8 +83,8 @@ impl<M: Machine> Progress<M> {
         &self.lines[worker].progress
     }
 
-    /// Counts a worker, and returns the number of its last transaction. A worker that takes the place
-    /// of another continues its numbers.
+    /// Counts a worker, and returns the number of its last transaction. A worker that takes the
+    /// place of another continues its numbers.
     pub(super) fn register(&self, worker: usize) -> u64 {
         // SeqCst: pairs with the load in `workers`.
         self.workers.fetch_max(worker + 1, Ordering::SeqCst);
@@ -143,8 +143,8 @@ impl<M: Machine> Progress<M> {
         while now & DOOMED == 0 {
             let next = own.number << NUMBER_SHIFT | rank << RANK_SHIFT;
             // Release: pairs with the Acquire of `rank_of`: a transaction that finds the rank also
-            // finds the cells locked, or as this step has left them. Relaxed: a failed exchange only
-            // shows the doom.
+            // finds the cells locked, or as this step has left them. Relaxed: a failed exchange
+            // only shows the doom.
             match word.compare_exchange(now, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(changed) => now = changed,
@@ -165,15 +165,16 @@ impl<M: Machine> Progress<M> {
     /// Says that the commit of the caller's transaction has its place in the log, and that its sums
     /// and appends are there. From here on its successors may commit.
     pub(super) fn decide(&self, own: Running) {
-        // Release: pairs with the Acquire of `rank_of` and `has_decided`: a successor's place in the
-        // log comes behind.
+        // Release: pairs with the Acquire of `rank_of` and `has_decided`: a successor's place in
+        // the log comes behind.
         self.word(own.worker).fetch_or(DECIDED, Ordering::Release);
     }
 
     /// Ends the caller's transaction, which is in no list any more. If it aborts, it has doomed its
     /// successors before.
     pub(super) fn end(&self, own: Running) {
-        // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor that sees the end also sees its own doom, and fails at its commit point.
+        // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor
+        // that sees the end also sees its own doom, and fails at its commit point.
         self.word(own.worker).fetch_or(ENDED, Ordering::Release);
     }
 
@@ -208,13 +209,13 @@ impl<M: Machine> Progress<M> {
 
     /// Returns the transaction of a worker, if it may have observed gaps of a table, in a step of
     /// this rank that has taken effect. Waits while it validates.
-    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, ignores_validating: bool) -> Option<Running> {
+    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64) -> Option<Running> {
         let mut spin = contend_machine::Spin::<M>::new();
         loop {
             // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
             // validation. Acquire is part of it: pairs with the Release of `announce`.
             let now = self.word(worker).load(Ordering::SeqCst);
-            if now & VALIDATES != 0 && !ignores_validating {
+            if now & VALIDATES != 0 {
                 // A validation waits for nothing, so this ends.
                 spin.wait();
                 continue;

@@ -94,8 +94,8 @@ impl<F: Faults> Tpcc<F> {
         deliveries.clear();
         for district in (1..=DISTRICTS).map(|district| district_key(warehouse, district)) {
             // Orders are delivered by ascending number, so none is left below those that were
-            // delivered. Starting there, the scan skips the tombstones of earlier orders. Relaxed: a
-            // hint.
+            // delivered. Starting there, the scan skips the tombstones of earlier orders. Relaxed:
+            // a hint.
             let first = self.oldest_new_orders[Self::district_position(district)].load(Ordering::Relaxed);
             let range = order_key(district, first)..=order_key(district, u64::from(u32::MAX));
             let limit = if F::SKIP_OLDEST_ORDER { 2 } else { 1 };

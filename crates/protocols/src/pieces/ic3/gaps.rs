@@ -1,9 +1,9 @@
 //! Readers of gaps: transactions that have scanned a range, or missed a key, in a step that took
 //! effect.
 //!
-//! A reader and an insert that follows meet in no record. So the reader leaves the bit of its worker
-//! in the word of each leaf that it observes, and the bit of the table in its own word of scans. An
-//! insert that changes the leaf later depends on each reader that it finds there.
+//! A reader and an insert that follows meet in no record. So the reader leaves the bit of its
+//! worker in the word of each leaf that it observes, and the bit of the table in its own word of
+//! scans. An insert that changes the leaf later depends on each reader that it finds there.
 //!
 //! | the reader's step | the insert's step |
 //! | --- | --- |
@@ -49,9 +49,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Notes that the step observes a leaf.
     pub(super) fn note_gap(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
-        if F::FORGET_GAP_READERS {
-            return;
-        }
         let scans = local.scans | scan_bit(table);
         if scans != local.scans {
             local.scans = scans;
@@ -82,7 +79,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 bits &= bits - 1;
                 for worker in self.workers_of(first) {
                     if worker != local.own.worker
-                        && let Some(reader) = self.progress.gap_reader(worker, table, rank, F::IGNORE_VALIDATING)
+                        && let Some(reader) = self.progress.gap_reader(worker, table, rank)
                     {
                         local.depend_on(reader);
                     }

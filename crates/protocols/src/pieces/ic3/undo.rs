@@ -9,12 +9,12 @@ use crate::optimistic::VERSION_SHIFT;
 use crate::pieces::accessors::Accessor;
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Restores what was there before, the newest write first. Each later accessor of such a cell has
-    /// seen the write, or has written on top of it: its access becomes void, and it is doomed. A
-    /// read that is taken back dooms nobody: a later writer depends on the last writer as well.
+    /// Restores what was there before, the newest write first. Each later accessor of such a cell
+    /// has seen the write, or has written on top of it: its access becomes void, and it is doomed.
+    /// A read that is taken back dooms nobody: a later writer depends on the last writer as well.
     ///
-    /// If the transaction's own access is void, an older write was rolled back past it, and there is
-    /// nothing to restore.
+    /// If the transaction's own access is void, an older write was rolled back past it, and there
+    /// is nothing to restore.
     pub(super) fn undo(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         for exposed in local.exposed.iter().rev() {
             let Exposed { cell, accessor, position, number, start, flags, .. } = exposed;

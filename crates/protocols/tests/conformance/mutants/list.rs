@@ -181,6 +181,15 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         stands_still LOCK_AS_DECLARED, "litmus-random";
     }
+    Ic3<Machine, Broken>, faults ic3::FAULTS {
+        stands_still FORGET_PIECE_WAIT, "pieces", PIECES;
+        found FORGET_DEPENDENTS, "pieces", CANCELS;
+        found RESTORE_VOID, "pieces", CANCELS;
+        found DOOM_AFTER_END, "pieces", CANCELS;
+        stands_still ANNOUNCE_BEFORE_LOCKING, "pieces", PIECES;
+        found SKIP_PIECE_VALIDATION, "litmus-lost-update";
+        found FORGET_GAPS, "litmus-absent";
+    }
     HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
         found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
         found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
