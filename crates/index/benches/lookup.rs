@@ -83,7 +83,7 @@ impl<K: Key> ScanVisitor<Native, K> for Count {
 
 fn measure(kind: IndexKind, order: Keys, count: usize, lookups: usize) {
     let keys = order.make(count);
-    let index = Index::<Native, u64>::new(kind, count, 64);
+    let index = Index::<Native, u64>::new(kind, count, 64, contend_index::LeafWords::Times);
     let loaded = load(&index, &keys);
     let mut rng = SmallRng::seed_from_u64(SEED + 1);
     let probes: Vec<u64> = (0..lookups).map(|_| keys[rng.random_range(0..count)]).collect();

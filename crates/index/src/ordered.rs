@@ -99,11 +99,6 @@ impl<M: Machine, K: Key> OrderedIndex<M, K> {
     pub fn apart(apart: u32) -> Self {
         OrderedIndex { apart, ..Self::new() }
     }
-
-    /// Returns the same index, which is empty, with leaf words of this kind.
-    pub fn with_words(self, words: LeafWords) -> Self {
-        OrderedIndex { words, ..self }
-    }
 }
 
 impl<M: Machine, K: Key> Default for OrderedIndex<M, K> {
@@ -114,6 +109,11 @@ impl<M: Machine, K: Key> Default for OrderedIndex<M, K> {
 
 impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I> {
     const FANOUT: () = assert!(L >= 2 && I >= 4, "a split must leave both halves with something");
+
+    /// Returns the same index, which is empty, with leaf words of this kind.
+    pub fn with_words(self, words: LeafWords) -> Self {
+        OrderedIndex { words, ..self }
+    }
 
     /// Creates an empty index with nodes of the sizes that its type names; small ones are for
     /// tests.

@@ -350,6 +350,26 @@ fn units_have_classes() {
     assert_eq!(history.class, Class::Contended, "inserts need an order like all else");
 }
 
+/// A sum that a piece changes together with contended columns of the table is contended: both may
+/// be of one row, which is shown as a whole.
+#[test]
+fn a_sum_beside_a_contended_change_is_contended() {
+    let class_of_sum = |pieces: Vec<DeclaredPiece>| {
+        let mut types = TypeSet::default();
+        types.table("account", 2);
+        types.add("T", pieces);
+        Plan::new(&types, ALL).expect("valid").units[1].class
+    };
+    let note = DeclaredPiece::new("note").access(Write, 0, Groups::of(0));
+    let sum = DeclaredPiece::new("sum").access(Update, 0, Groups::of(1));
+    let both = DeclaredPiece::new("both").access(Write, 0, Groups::of(0)).access(Update, 0, Groups::of(1));
+    assert_eq!(class_of_sum(vec![note.clone(), sum.clone()]), Class::Sum);
+    assert_eq!(class_of_sum(vec![both]), Class::Contended);
+    // One update of both groups can't be divided.
+    let of_both = DeclaredPiece::new("of_both").access(Update, 0, Groups::first(2));
+    assert_eq!(class_of_sum(vec![note, of_both]), Class::Contended);
+}
+
 #[test]
 fn mistakes_are_named() {
     let mut types = letters(&[("T", &["A", "A"])]);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::{Observation, Points, scan};
-use contend_index::{Direction, HashIndex, Index, IndexKind, Insert, Key, OrderedIndex};
+use contend_index::{Direction, HashIndex, Index, IndexKind, Insert, Key, LeafWords, OrderedIndex};
 use contend_machine::Native;
 
 /// Inserts with value 1.
@@ -210,7 +210,8 @@ fn memory_per_key_is_bounded() {
     for (kind, made_to_measure, most) in
         [(IndexKind::Hash, true, 44), (IndexKind::Hash, false, 60), (IndexKind::Ordered, false, 32)]
     {
-        let index = Index::<Native, u64>::new(kind, if made_to_measure { KEYS as usize } else { 0 }, 64);
+        let index =
+            Index::<Native, u64>::new(kind, if made_to_measure { KEYS as usize } else { 0 }, 64, LeafWords::Times);
         for i in 0..KEYS {
             index.insert(i.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1);
         }
@@ -218,13 +219,13 @@ fn memory_per_key_is_bounded() {
         assert!(bytes < f64::from(most), "{kind:?}: {bytes} bytes a key");
     }
     // In order: the leaves are full.
-    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);
+    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64, LeafWords::Times);
     for key in 0..KEYS {
         index.insert(key, 1);
     }
     assert!(index.bytes() as f64 / (KEYS as f64) < 22.0, "{} bytes", index.bytes());
     assert_eq!(
-        (index.kind(), Index::<Native, u64>::new(IndexKind::Hash, 0, 64).kind()),
+        (index.kind(), Index::<Native, u64>::new(IndexKind::Hash, 0, 64, LeafWords::Times).kind()),
         (IndexKind::Ordered, IndexKind::Hash)
     );
 }
@@ -281,7 +282,7 @@ fn runs_of_inserts_meet_others() {
     const THREADS: u64 = 4;
     const RUNS: u64 = 2000;
     for apart in [64, 8] {
-        let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, apart);
+        let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, apart, LeafWords::Times);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let index = &index;
@@ -314,7 +315,7 @@ fn runs_of_inserts_meet_others() {
 /// its key does not belong.
 #[test]
 fn a_run_notices_that_its_leaf_is_gone() {
-    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64);
+    let index = Index::<Native, u64>::new(IndexKind::Ordered, 0, 64, LeafWords::Times);
     for key in 0..1000 {
         assert!(matches!(index.insert(key * 10, 1), Insert::Inserted(_)));
     }
@@ -330,4 +331,22 @@ fn a_run_notices_that_its_leaf_is_gone() {
     assert!(matches!(run.insert(5002, 1), Insert::Exists(_)), "a key is inserted once");
     assert!(matches!(run.insert(3, 1), Insert::Exists(_)), "a run may go back");
     assert_eq!((index.get(5002).value, index.get(5001).value), (Some(1), None));
+}
+
+/// A leaf that takes over the range of another keeps the larger of two times, and the bits of both
+/// of two sets.
+#[test]
+fn the_heir_of_a_leaf_keeps_what_both_words_say() {
+    for (words, expected) in [(LeafWords::Times, 4), (LeafWords::Masks, 6)] {
+        let index = OrderedIndex::<Native, u64, 4, 4>::with_fanout().with_words(words);
+        (0..8).for_each(|key| put(&index, key));
+        let first = index.get(0).leaf;
+        let in_first: Vec<u64> = (0..8).filter(|key| index.get(*key).leaf == first).collect();
+        assert!(in_first.len() < 8, "there are two leaves or more");
+        (0..8u64).for_each(|key| index.get(key).leaf.word().store(4, Ordering::Relaxed));
+        first.word().store(2, Ordering::Relaxed);
+        in_first.iter().for_each(|&key| assert!(index.remove(key, 1)));
+        assert!(index.get(0).leaf != first, "the leaf was unlinked");
+        assert_eq!(index.get(0).leaf.word().load(Ordering::Relaxed), expected, "{words:?}");
+    }
 }
