@@ -81,6 +81,7 @@ trait Behind<M: Machine>: Send + Sync {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;
+    fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>);
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, position: usize) -> Result<(), Abort>;
     fn uses_pieces(&self) -> bool;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
@@ -140,6 +141,10 @@ macro_rules! forward {
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
                 Protocol::declare(self, types, options)
+            }
+
+            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>) {
+                Protocol::absent_found(self, of::<P::WorkerState>(local), table, leaf);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
@@ -208,6 +213,10 @@ macro_rules! forward {
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
                 self.0.declare(types, options)
+            }
+
+            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>) {
+                self.0.absent_found(local, table, leaf);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {

@@ -573,6 +573,13 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         version: u64,
     ) -> Result<(), Abort>;
 
+    /// Notes that an insert is going to give a row to an absent record, which it has found in this
+    /// leaf of the index of table number `table`. The record may be the placeholder of another
+    /// insert, younger than the gaps that readers have observed.
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
+        let _ = (local, table, leaf);
+    }
+
     /// Notes that the transaction is about to change the entry at this position of the write set
     /// once more, or to read or write more of its record. This concerns only protocols that expose
     /// writes before the commit.

@@ -51,7 +51,7 @@ pub use pieces::{Piece, Types};
 pub use projection::{Columns, Projection, Span, Whole};
 pub use row::{Column, ColumnInfo, Row, type_name_of};
 pub use spec::{IndexKind, TableSpec};
-pub use store::{Core, Inspect, Load, Tables};
+pub use store::{Core, Inspect, Load, Tables, TablesOnly};
 pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, PieceEnd, RawTxn, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update};

@@ -1,13 +1,15 @@
 //! Tables outside transactions: how a workload creates them, fills them before a run, and inspects
 //! them after it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::abort::OutOfMemory;
 use crate::key::Key;
+use crate::pieces::DeclaredTable;
 use crate::row::Row;
 use crate::spec::TableSpec;
-use crate::table::{Table, TypedTable};
+use crate::table::{StoreId, Table, TypedTable};
 
 /// A store in which tables can be created.
 pub trait Tables {
@@ -20,6 +22,43 @@ pub trait Tables {
     /// The specification has rows of another length than `R`'s.
     fn create_typed<R: Row, K: Key>(&self, spec: &TableSpec) -> TypedTable<R, K> {
         TypedTable::new(self.create_table(spec))
+    }
+}
+
+/// A store without rows. It only notes which tables are created, for an analysis of transactions
+/// that are declared and not run.
+#[derive(Debug)]
+pub struct TablesOnly {
+    store: StoreId,
+    tables: RefCell<Vec<DeclaredTable>>,
+}
+
+impl TablesOnly {
+    /// Returns a store without tables.
+    pub fn new() -> Self {
+        TablesOnly { store: StoreId::unique(), tables: RefCell::new(Vec::new()) }
+    }
+
+    /// Returns the tables, in the order of their creation.
+    pub fn into_tables(self) -> Vec<DeclaredTable> {
+        self.tables.into_inner()
+    }
+}
+
+impl Default for TablesOnly {
+    fn default() -> Self {
+        TablesOnly::new()
+    }
+}
+
+impl Tables for TablesOnly {
+    fn create_table<K: Key>(&self, spec: &TableSpec) -> Table<K> {
+        let mut tables = self.tables.borrow_mut();
+        let number = u32::try_from(tables.len()).expect("fewer than 2^32 tables");
+        tables.push(spec.declared());
+        // SAFETY: the number is this store's own, and the store has no transactions, loaders or
+        // views that could follow the place.
+        unsafe { Table::new(self.store, number, 0, spec.row_bytes) }
     }
 }
 

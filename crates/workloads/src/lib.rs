@@ -6,6 +6,7 @@
 //! This crate must not know of protocols, threads or time.
 
 pub mod bank;
+pub mod chains;
 pub mod litmus;
 mod loading;
 pub mod pieces;

@@ -40,5 +40,6 @@ workloads! {
     crate::smallbank::SmallBank: crate::smallbank::INFOS;
     crate::tatp::Tatp: crate::tatp::INFOS;
     crate::litmus::Litmus: crate::litmus::INFOS;
+    crate::chains::Chains: crate::chains::INFOS;
     crate::pieces::Pieces: crate::pieces::INFOS;
 }

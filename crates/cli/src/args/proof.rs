@@ -205,7 +205,8 @@ fn runs_of(
 impl ExploreArgs {
     /// Returns each workload's configuration, with the protocols.
     pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
-        let litmus_tests = || contend_workloads::litmus::INFOS.iter().map(|info| info.name.to_string()).collect();
+        let all = || contend_workloads::litmus::INFOS.iter().chain(contend_workloads::chains::INFOS);
+        let litmus_tests = || all().map(|info| info.name.to_string()).collect();
         let expanded = |name: String| if name == "litmus" { litmus_tests() } else { vec![name] };
         let workloads = names(&self.workload).into_iter().flat_map(expanded).collect();
         runs_of(workloads, &self.protocol, self.index.as_deref(), &self.settings)
@@ -268,7 +269,7 @@ impl SoakArgs {
         let mut runs = runs_of(vec![self.workload.clone()], &self.protocol, self.index.as_deref(), &self.settings)?;
         let mut run = runs.remove(0);
         run.threads = self.threads;
-        if self.workload.starts_with("litmus") {
+        if contend_workloads::litmus::INFOS.iter().any(|info| info.name == self.workload) {
             run.settings.entry("litmus.keys".into()).or_insert_with(|| "1000".into());
         }
         Ok(run)

@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use contend_runner::RunConfig;
 
-use super::values::{slowdown, whole};
+use super::values::{add_settings, slowdown, whole};
+use crate::UserError;
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
@@ -82,9 +84,13 @@ pub(crate) struct PlotArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyseArgs {
-    /// Applications: TOML files that declare tables and transactions
-    #[arg(required = true, value_name = "FILE.toml")]
-    pub(crate) files: Vec<PathBuf>,
+    /// Applications: TOML files that declare tables and transactions, or workloads that declare
+    /// their pieces
+    #[arg(required = true, value_name = "FILE.toml|WORKLOAD")]
+    pub(crate) applications: Vec<PathBuf>,
+    /// Set an option of a workload, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
     /// Whether each group of columns conflicts by itself; off: a row is one cell
     #[arg(long, value_name = "on|off", default_value = "on")]
     pub(crate) ts: OnOff,
@@ -97,6 +103,18 @@ pub(crate) struct AnalyseArgs {
     /// The form of the result
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) format: AnalysisForm,
+}
+
+impl AnalyseArgs {
+    /// Returns the configuration of a workload of this name.
+    ///
+    /// # Errors
+    /// A setting has no value, or two.
+    pub(crate) fn config(&self, workload: &str) -> Result<RunConfig, UserError> {
+        let mut config = RunConfig { workload: workload.into(), ..RunConfig::default() };
+        add_settings(&mut config, &self.settings)?;
+        Ok(config)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,8 +1,11 @@
 //! `contend analyse`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use contend_analysis::{AnalysisOptions, Application, Chopping, Hints, Plan};
+use contend_model::{IndexKind, TablesOnly};
+use contend_runner::plan::PlannedWorkloadVisitor;
+use contend_workloads::{Workload, WorkloadInfo, all_workloads, declared_types};
 use serde_json::json;
 
 use crate::args::{AnalyseArgs, AnalysisForm, OnOff};
@@ -19,8 +22,8 @@ const DRAWN_MAX: usize = 500;
 const EDGES_MAX: usize = 200_000;
 
 pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
-    if args.format == AnalysisForm::Svg && args.files.len() > 1 {
-        let count = args.files.len();
+    if args.format == AnalysisForm::Svg && args.applications.len() > 1 {
+        let count = args.applications.len();
         return Err(UserError::refused(format!(
             "--format svg has {count} applications; valid: one, as a file is one picture"
         )));
@@ -32,7 +35,8 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
         snapshots: is_on(args.snapshots),
         ..AnalysisOptions::default()
     };
-    let applications = args.files.iter().map(|path| Analysed::read(path, options)).collect::<Result<Vec<_>, _>>()?;
+    let analysed = |path: &PathBuf| Analysed::new(args, path, options);
+    let applications = args.applications.iter().map(analysed).collect::<Result<Vec<_>, _>>()?;
     let text: String = match args.format {
         AnalysisForm::Text => applications.iter().map(Analysed::text).collect::<Vec<_>>().join("\n"),
         AnalysisForm::Json => {
@@ -50,6 +54,26 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
     Ok(Status::Good)
 }
 
+/// Reads what a workload declares.
+struct Declarations;
+
+impl PlannedWorkloadVisitor for Declarations {
+    type Output = Result<Application, UserError>;
+
+    fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
+        let tables = TablesOnly::new();
+        let workload = W::create(options, IndexKind::Ordered, &tables);
+        let types = declared_types(&workload, tables.into_tables()).map_err(UserError::refused)?;
+        let Some(types) = types else {
+            return Err(UserError::refused(format!(
+                "{} declares no pieces; valid: a workload that does, such as tpcc or pieces, or a TOML file",
+                info.name
+            )));
+        };
+        Ok(Application { name: info.name.into(), types, notes: Vec::new() })
+    }
+}
+
 /// An application with the results of its analysis.
 struct Analysed {
     application: Application,
@@ -58,10 +82,17 @@ struct Analysed {
 }
 
 impl Analysed {
-    fn read(path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
+    /// Analyses a workload, if `path` is the name of one, or else a file.
+    fn new(args: &AnalyseArgs, path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
         let refused = |error: String| UserError::refused(format!("{}: {error}", path.display()));
-        let text = read_text(path, FILE_BYTES_MAX, "an application").map_err(refused)?;
-        let application = Application::from_toml(&text).map_err(|error| refused(error.to_string()))?;
+        let workload = path.to_str().filter(|name| all_workloads().iter().any(|(info, _)| info.name == *name));
+        let application = match workload {
+            Some(name) => args.config(name)?.resolve()?.workload.visit(Declarations)?,
+            None => {
+                let text = read_text(path, FILE_BYTES_MAX, "an application").map_err(refused)?;
+                Application::from_toml(&text).map_err(|error| refused(error.to_string()))?
+            }
+        };
         let plan = Plan::new(&application.types, options).map_err(|error| refused(error.to_string()))?;
         let chopping = Chopping::new(&application.types, options).map_err(|error| refused(error.to_string()))?;
         Ok(Analysed { application, plan, chopping })

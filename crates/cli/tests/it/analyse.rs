@@ -37,6 +37,27 @@ fn the_example_is_analysed_in_every_form() {
 }
 
 #[test]
+fn workloads_are_analysed_by_what_they_declare() {
+    let folder = TempDir::new().expect("a folder");
+    let run = |arguments: &[&str]| {
+        let output = contend(folder.path(), &[&["analyse"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let tpcc = run(&["tpcc"]);
+    for part in ["[1 stocks] [2 number] [3 queue] [4 order] by_customer [5 lines]", "order_status  on a snapshot"] {
+        assert!(tpcc.contains(part), "'{part}' is not in:\n{tpcc}");
+    }
+    let pieces = run(&["pieces", "--set", "pieces.pieces=3"]);
+    assert!(pieces.contains("chain  [1 1] [2 2] [3 3]"), "{pieces}");
+    let all = run(&["tpcc", "tatp", "bank", "--format", "csv"]);
+    assert_eq!(all.lines().count(), 4, "{all}");
+    refuses(&["analyse", "litmus-random"], &["litmus-random declares no pieces; valid: a workload that does"]);
+    refuses(&["analyse", "pieces", "--set", "pieces.pieces=0"], &["pieces.pieces", "1"]);
+    refuses(&["analyse", "tpc"], &["tpc: No such file"]);
+}
+
+#[test]
 fn files_that_are_no_application_are_refused() {
     refuses(&["analyse"], &["FILE.toml"]);
     refuses(&["analyse", "nowhere.toml"], &["nowhere.toml: No such file"]);

@@ -404,7 +404,7 @@ fn who_has_no_snapshots_says_what_has() {
         assert_eq!(db.transact(|_| Ok(())), Ok(()), "it goes on");
         error.to_string()
     }
-    let all = "valid: silo, mvto, cicada, msto, si, hekaton";
+    let all = "valid: silo, mvto, cicada, msto, si, hekaton, ic3";
     assert!(refused(&Database::<NoWait>::default()).ends_with(all));
     assert!(refused(&Database::<TicToc>::default()).starts_with("under tictoc, as it is set"));
     // Given options are taken as they are.

@@ -340,7 +340,9 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
         match self.call(table, record, Call::Write(Groups::ALL, WriteMode::Insert))? {
             RecordState::Absent => {
-                let writes = &mut self.worker.cx.writes;
+                let worker = &mut *self.worker;
+                worker.engine.protocol().absent_found(&mut worker.local, table.id(), lookup.leaf);
+                let writes = &mut worker.cx.writes;
                 let position = writes.push(table, key, record, WriteKind::Insert);
                 writes.replace(position, Groups::ALL);
                 if self.is_recording() {

@@ -3,7 +3,7 @@
 use contend_engine::fault::Fault;
 use contend_proof::explore::{ExploreConfig, Explored, StrategyChoice, explore};
 use contend_runner::{RunConfig, Stop};
-use contend_workloads::litmus;
+use contend_workloads::{chains, litmus};
 
 const STRATEGIES: [StrategyChoice; 3] = [StrategyChoice::Random, StrategyChoice::Pct(3), StrategyChoice::Exhaustive(2)];
 
@@ -26,6 +26,44 @@ fn no_registered_protocol_breaks_its_promise() {
                 }
             }
         }
+    }
+}
+
+/// Declared pieces change nothing for protocols that do not treat them by themselves.
+#[test]
+fn pieces_break_no_promise() {
+    for info in chains::INFOS {
+        let config = ExploreConfig { executions: 200, ..ExploreConfig::default() };
+        let run = on(info.name, &[("cu", "on"), ("ts", "on")]).resolve().expect("valid");
+        for explored in explore(&run, &config, &Stop::default()).expect("valid") {
+            assert!(!explored.violated, "{explored:#?}");
+            assert_eq!(explored.livelocks, 0, "{explored:#?}");
+        }
+    }
+}
+
+#[test]
+fn ic3_orders_all_pieces() {
+    let nothing_wrong = |workload: &str, settings: &[(&str, &str)], executions| {
+        for strategy in [StrategyChoice::Random, StrategyChoice::Pct(3)] {
+            let config = ExploreConfig { executions, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let run = RunConfig { protocols: vec!["ic3".into()], ..on(workload, settings) };
+            for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+                assert!(!explored.violated, "{strategy} {settings:?} {explored:#?}");
+                assert_eq!(explored.livelocks, 0, "{strategy} {settings:?} {explored:#?}");
+            }
+        }
+    };
+    const SPLIT: [(&str, &str); 2] = [("cu", "on"), ("ts", "on")];
+    for info in chains::INFOS {
+        nothing_wrong(info.name, &SPLIT, 3000);
+        nothing_wrong(info.name, &[], 500);
+        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.snapshots", "off")], 500);
+        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.constraint", "early")], 500);
+        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.rendezvous", "off"), ("ic3.append", "off")], 500);
+    }
+    for plan in 1..60 {
+        nothing_wrong("litmus-pieces-plan", &[SPLIT[0], SPLIT[1], ("chains.plan", &plan.to_string())], 200);
     }
 }
 

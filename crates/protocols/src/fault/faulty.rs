@@ -174,6 +174,10 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
     }
 
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
+        self.protocol.absent_found(local, table, leaf);
+    }
+
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         self.protocol.rewrite(cx, local, position)
     }

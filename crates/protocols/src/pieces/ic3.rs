@@ -65,6 +65,7 @@ mod late;
 mod snapshot;
 mod step;
 mod undo;
+mod wait;
 
 use std::marker::PhantomData;
 
@@ -83,7 +84,6 @@ use super::progress::{Progress, Running};
 use crate::fault::{FenceFaults, Sound};
 use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED};
-use crate::method::wait::LOCK_WAITS_MAX;
 use crate::optimistic::ReadsAndLocks;
 use snapshot::Snapshots;
 
@@ -254,74 +254,6 @@ impl<M: Machine> Ic3Worker<M> {
 }
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Waits until all predecessors are past this rank, and forgets those that have ended.
-    ///
-    /// # Errors
-    /// The transaction is doomed, or has waited too long.
-    fn wait_for_steps(&self, local: &mut Ic3Worker<M>, rank: u64) -> Result<(), Abort> {
-        if !Self::waits_for_steps() {
-            return Ok(());
-        }
-        let mut next = 0;
-        while let Some(&other) = local.predecessors.get(next) {
-            let mut spin = Spin::<M>::new();
-            loop {
-                match self.progress.rank_of(other) {
-                    None => {
-                        local.predecessors.swap_remove(next);
-                        break;
-                    }
-                    Some(passed) if self.is_past(local, other, passed, rank) => {
-                        next += 1;
-                        break;
-                    }
-                    Some(_) => {
-                        M::step("wait for steps");
-                        self.wait(local, &mut spin)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a predecessor that has `passed` a rank, and has not ended, is past `rank`.
-    fn is_past(&self, local: &Ic3Worker<M>, other: Running, passed: u64, rank: u64) -> bool {
-        if self.options.rendezvous {
-            return passed >= rank;
-        }
-        // The paper's rule: behind the partner of this rank, if there is one.
-        let partner = local.known.plan.as_ref().filter(|_| other.kind != Running::NO_KIND);
-        passed >= rank && partner.is_some_and(|plan| plan.has_rank(other.kind as usize, rank))
-    }
-
-    /// Waits until all predecessors have ended, or are sure to commit.
-    ///
-    /// # Errors
-    /// The transaction is doomed, or has waited too long.
-    fn wait_for_commits(&self, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        while let Some(&other) = local.predecessors.last() {
-            M::step("wait for commits");
-            let mut spin = Spin::<M>::new();
-            while !self.progress.has_decided(other) {
-                self.wait(local, &mut spin)?;
-            }
-            local.predecessors.pop();
-        }
-        Ok(())
-    }
-
-    fn wait(&self, local: &Ic3Worker<M>, spin: &mut Spin<M>) -> Result<(), Abort> {
-        if self.progress.is_doomed(local.own) {
-            return Err(Abort::new(AbortReason::Cascaded));
-        }
-        if spin.count() > LOCK_WAITS_MAX {
-            return Err(Abort::new(AbortReason::LockTimeout));
-        }
-        spin.wait_briefly();
-        Ok(())
-    }
-
     /// Locks a cell whose holder waits for nothing but other locks in the order of addresses.
     fn lock(cell: Cell<M>) -> u64 {
         let mut spin = Spin::<M>::new();
@@ -446,7 +378,14 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
-        self.plans.replace(Plan::new(types, options, self.options.append, self.options.snapshots)?);
+        let mut plan = Plan::new(types, options, self.options.append, self.options.snapshots)?;
+        if F::SKIP_MERGE {
+            plan.break_by_positions();
+        }
+        if F::FORGET_SECOND_INSTANCE {
+            plan.break_by_single_types(types);
+        }
+        self.plans.replace(plan);
         Ok(())
     }
 
@@ -497,7 +436,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         let reads_only = cx.declaration.is_read_only();
         let plan = local.known.plan.as_ref();
         let is_declared = local.of.zip(plan).is_some_and(|(of, plan)| plan.is_on_snapshot(of));
-        local.snapshot = self.snapshots().filter(|_| reads_only || is_declared).map(|all| all.seen_from(cx.began_in()));
+        local.snapshot =
+            self.snapshots().filter(|_| reads_only || is_declared).map(|all| all.seen_from(Self::began_in(cx)));
         local.step = None;
         if local.snapshot.is_some() {
             return Ok(());
@@ -580,7 +520,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         if let Some(snapshot) = local.snapshot {
-            return Ok(Snapshots::read(cx, at, columns, snapshot));
+            return Ok(Snapshots::read::<M, F>(cx, at, columns, snapshot));
         }
         let classes = local.classes(at.table.id());
         let contended = columns.groups().common(classes.contended);
@@ -643,6 +583,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         Ok(())
     }
 
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
+        if !local.classes(table).is_appended {
+            Self::note_placeholder(local, table, leaf);
+        }
+    }
+
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         if local.snapshot.is_some() {
             return Ok(());
@@ -689,7 +635,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
                 && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
             // A running transaction has read the record as absent, or may take its delete back. Or
             // a snapshot may show the row that was there.
-            let is_read = locked && !Self::list(cell).is_empty();
+            let is_read = locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones();
             let is_shown = locked && self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()));
             if is_read || is_shown {
                 Self::unlock(cell, word);
@@ -715,8 +661,14 @@ faults! {
     pub trait Ic3Faults: FenceFaults {
         /// A step does not wait for the steps of the transactions that its own depends on.
         FORGET_PIECE_WAIT,
+        /// A transaction does not wait for the transactions that it depends on to end.
+        FORGET_PREDECESSORS,
         /// A transaction that aborts does not doom the transactions that have seen its writes.
         FORGET_DEPENDENTS,
+        /// A write depends on the newest accessor only.
+        LAST_ACCESSOR_ONLY,
+        /// A transaction that has read a cell leaves no trace there.
+        FORGET_READS,
         /// A transaction whose own access is void restores what it has saved all the same.
         RESTORE_VOID,
         /// A transaction that aborts ends before it dooms others.
@@ -725,6 +677,28 @@ faults! {
         ANNOUNCE_BEFORE_LOCKING,
         /// A step takes effect although what it has read has changed.
         SKIP_PIECE_VALIDATION,
+        /// A reader of a gap leaves no trace in the leaf.
+        FORGET_GAP_READERS,
+        /// An insert into the placeholder of another does not look for readers of the gap.
+        TRUST_PLACEHOLDERS,
+        /// An insert does not wait for a reader of its gap that is validating.
+        IGNORE_VALIDATING,
+        /// A tombstone leaves its index though a running transaction has accessed it.
+        UNLINK_READ,
+        /// The analysis merges no pieces: each has the rank of its position.
+        SKIP_MERGE,
+        /// A unit that one type only accesses is no contended one.
+        FORGET_SECOND_INSTANCE,
+        /// A step copies what a cell holds for snapshots, also if that is not committed.
+        COPY_UNCOMMITTED,
+        /// A snapshot shows what a cell holds, also if that is not committed.
+        SHOW_UNCOMMITTED,
+        /// A step writes over an uncommitted version of a transaction that began in an earlier
+        /// epoch.
+        FORGET_EARLIER_EPOCHS,
+        /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
+        /// it.
+        SNAPSHOT_OF_RUNNING_EPOCH,
     }
     pub const FAULTS;
 }
@@ -737,10 +711,28 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         !F::FORGET_PIECE_WAIT
     }
 
+    /// Whether a transaction commits after its predecessors.
+    #[inline(always)]
+    fn waits_for_commits() -> bool {
+        !F::FORGET_PREDECESSORS
+    }
+
+    /// Whether a tombstone stays while a running transaction has accessed it.
+    #[inline(always)]
+    fn keeps_read_tombstones() -> bool {
+        !F::UNLINK_READ
+    }
+
     /// Whether an abort dooms later accessors.
     #[inline(always)]
     fn aborts_cascade() -> bool {
         !F::FORGET_DEPENDENTS
+    }
+
+    /// Returns the epoch in which the transaction began; a fault adds two.
+    #[inline(always)]
+    fn began_in(cx: &Context<M>) -> u64 {
+        cx.began_in() + if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { 0 }
     }
 
     /// Whether an abort dooms others before it ends.

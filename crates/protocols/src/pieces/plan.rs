@@ -90,6 +90,28 @@ impl Plan {
         Ok(Plan { steps, tables, settled: settled(types), on_snapshot })
     }
 
+    /// Gives each piece the rank of its position: a deliberate fault of protocols.
+    pub(super) fn break_by_positions(&mut self) {
+        for steps in &mut self.steps {
+            for (position, step) in steps.iter_mut().enumerate() {
+                *step = Step { first: position, last: position, rank: position as u64 + 1 };
+            }
+        }
+    }
+
+    /// Takes units that one type only accesses for such as need no order: a deliberate fault of
+    /// protocols.
+    pub(super) fn break_by_single_types(&mut self, types: &TypeSet) {
+        for (table, classes) in self.tables.iter_mut().enumerate() {
+            let of_table = types.accesses().filter(|(_, access)| access.table == table);
+            let mut types: Vec<usize> = of_table.map(|((of, _), _)| of).collect();
+            types.dedup();
+            if types.len() == 1 {
+                classes.contended = Groups::NONE;
+            }
+        }
+    }
+
     /// Returns the number of types.
     pub(super) fn type_count(&self) -> usize {
         self.steps.len()

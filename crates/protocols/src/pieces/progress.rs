@@ -208,14 +208,14 @@ impl<M: Machine> Progress<M> {
     }
 
     /// Returns the transaction of a worker, if it may have observed gaps of a table, in a step of
-    /// this rank that has taken effect. Waits while it validates.
-    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64) -> Option<Running> {
+    /// this rank that has taken effect. `waits` says whether to wait while it validates.
+    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, waits: bool) -> Option<Running> {
         let mut spin = contend_machine::Spin::<M>::new();
         loop {
             // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
             // validation. Acquire is part of it: pairs with the Release of `announce`.
             let now = self.word(worker).load(Ordering::SeqCst);
-            if now & VALIDATES != 0 {
+            if now & VALIDATES != 0 && waits {
                 // A validation waits for nothing, so this ends.
                 spin.wait();
                 continue;

@@ -17,6 +17,10 @@
 //! the reader has announced its rank, or validates: the insert waits for the outcome. A validation
 //! waits for nothing, so this wait ends.
 //!
+//! An insert that finds an absent record under its key changes no leaf. The record may be the
+//! placeholder of another insert that has not taken effect, and younger than the reader's look. So
+//! such an insert looks for readers as well.
+//!
 //! A bit may be stale: a leaf that splits copies its word, and workers beyond 48 share bits. Then a
 //! transaction is taken for a predecessor that is none. That is safe, as its rank has been passed,
 //! and costs a wait. Leaves that are merged keep the bits of both ([`contend_engine::LeafWords`]).
@@ -49,6 +53,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Notes that the step observes a leaf.
     pub(super) fn note_gap(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+        if F::FORGET_GAP_READERS {
+            return;
+        }
         let scans = local.scans | scan_bit(table);
         if scans != local.scans {
             local.scans = scans;
@@ -67,6 +74,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         local.changed.extend(change.split.map(|(leaf, _)| (table, leaf)));
     }
 
+    /// Notes that an insert of the step gives a row to an absent record in a leaf. Another insert
+    /// may have put the record there as its placeholder, since readers have observed the gap.
+    pub(super) fn note_placeholder(local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+        if !F::TRUST_PLACEHOLDERS {
+            local.changed.push((table, leaf));
+        }
+    }
+
     /// Notes the transactions that have read gaps which the step's inserts have filled.
     pub(super) fn depend_on_gap_readers(&self, local: &mut Ic3Worker<M>, rank: u64) {
         for changed in 0..local.changed.len() {
@@ -79,7 +94,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 bits &= bits - 1;
                 for worker in self.workers_of(first) {
                     if worker != local.own.worker
-                        && let Some(reader) = self.progress.gap_reader(worker, table, rank)
+                        && let Some(reader) = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING)
                     {
                         local.depend_on(reader);
                     }

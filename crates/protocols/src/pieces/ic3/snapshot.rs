@@ -150,7 +150,7 @@ impl Snapshots {
     }
 
     /// Reads a row as it was at the end of the epoch `snapshot`.
-    pub(super) fn read<M: Machine>(
+    pub(super) fn read<M: Machine, F: Ic3Faults>(
         cx: &mut Context<M>,
         at: Located<'_, M>,
         columns: Projection<'_>,
@@ -159,7 +159,7 @@ impl Snapshots {
         M::step("read snapshot");
         let mut all = 0;
         for number in at.table.cell_numbers(columns.groups()) {
-            all |= Self::read_cell(cx, at, number, snapshot);
+            all |= Self::read_cell::<M, F>(cx, at, number, snapshot);
         }
         // A record that is out of the index was deleted before all snapshots that any transaction
         // sees.
@@ -167,10 +167,15 @@ impl Snapshots {
     }
 
     /// Reads a cell as it was at the end of the epoch `snapshot`, and returns its flags.
-    fn read_cell<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64) -> u64 {
-        let mut cell = cell_of(at, number);
+    fn read_cell<M: Machine, F: Ic3Faults>(
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        number: usize,
+        snapshot: u64,
+    ) -> u64 {
+        let cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
-        loop {
+        let first = loop {
             // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links
             // to copies are at least as new as the word.
             let word = cell.word().load(Ordering::Acquire);
@@ -182,34 +187,49 @@ impl Snapshots {
             // Acquire: the copy comes behind. If the epoch is newer than the word, its commit has
             // left the payload as it was (then it is the payload's), or the word has changed.
             let epoch = epoch_word(cell).load(Ordering::Acquire);
-            if epoch & UNCOMMITTED != 0 || epoch_of(epoch) > snapshot {
-                break;
-            }
-            cx.copy_cell(at, number);
+            let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::SHOW_UNCOMMITTED;
+            let is_copied = is_uncommitted || epoch_of(epoch) > snapshot;
+            let first = if is_copied {
+                // Acquire: pairs with the Release of `link`.
+                newest_copy(cell).load(Ordering::Acquire)
+            } else {
+                cx.copy_cell(at, number);
+                0
+            };
             // Acquire: pairs with the fence of a step, between its locks and its stores to the
-            // rows: step (d) of `ReadsAndLocks::observe`.
+            // rows: step (d) of `ReadsAndLocks::observe`. And an abort that takes a copy out of the
+            // chain changes the word as well.
             M::fence(Ordering::Acquire);
             // Relaxed: ordered by the fence.
             if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
-                return word;
+                if !is_copied {
+                    return word;
+                }
+                break first;
             }
-        }
-        loop {
-            // Acquire: pairs with the Release of `link`.
-            let address = newest_copy(cell).load(Ordering::Acquire);
-            if address == 0 {
-                return ABSENT;
-            }
+        };
+        Self::read_copy(cx, at, number, snapshot, first)
+    }
+
+    /// Reads a cell from the first of its copies, from the one at address `first` on, that the
+    /// snapshot shows. Returns its flags.
+    fn read_copy<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64, first: u64) -> u64 {
+        let mut address = first;
+        while address != 0 {
             // SAFETY: `link` has put a copy of this table there. A copy that a snapshot needs, and
             // any newer one, is not reused before the readers of the snapshot have ended.
             let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
-            cell = cell_of(copy, number);
-            // Relaxed, both: a copy does not change; the Acquire above orders it.
+            let cell = cell_of(copy, number);
+            // Relaxed: a copy does not change, and the Acquire of its link orders it.
             if epoch_of(epoch_word(cell).load(Ordering::Relaxed)) <= snapshot {
                 cx.copy_cell(copy, number);
+                // Relaxed: as above.
                 return cell.word().load(Ordering::Relaxed);
             }
+            // Acquire: pairs with the Release of `link`.
+            address = newest_copy(cell).load(Ordering::Acquire);
         }
+        ABSENT
     }
 }
 
@@ -236,7 +256,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, _)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
-            let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0;
+            let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0 || F::COPY_UNCOMMITTED;
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
             if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
@@ -244,7 +264,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             let mut writers = Self::list(*cell).iter().filter(wrote);
-            if let Some(older) = writers.find(|other| other.began_in() < cx.began_in()) {
+            let is_earlier = |other: &&Accessor<M>| other.began_in() < cx.began_in() && !F::FORGET_EARLIER_EPOCHS;
+            if let Some(older) = writers.find(is_earlier) {
                 local.awaited = Some(older.owner());
                 return Err(Abort::new(AbortReason::ReadLocked));
             }

@@ -169,9 +169,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                     local.depend_on(other.owner());
                 }
                 // The last writer comes after all that stand behind it, and waits for them.
-                if wrote {
+                if wrote || F::LAST_ACCESSOR_ONLY {
                     break;
                 }
+            }
+            if F::FORGET_READS && write.is_none() {
+                continue;
             }
             let accessor = local.accessors.take();
             list.push(&accessor, local.own, cx.began_in(), write.is_some());

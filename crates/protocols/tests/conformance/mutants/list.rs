@@ -182,7 +182,20 @@ mutants! {
         stands_still LOCK_AS_DECLARED, "litmus-random";
     }
     Ic3<Machine, Broken>, faults ic3::FAULTS {
-        stands_still FORGET_PIECE_WAIT, "pieces", PIECES;
+        stands_still FORGET_PIECE_WAIT, "litmus-pieces-pair";
+        found FORGET_PREDECESSORS, "litmus-pieces-cancel";
+        found LAST_ACCESSOR_ONLY, "litmus-pieces-readers";
+        found FORGET_READS, "litmus-pieces-readers";
+        found FORGET_GAP_READERS, "litmus-pieces-phantom";
+        found TRUST_PLACEHOLDERS, "litmus-pieces-revive";
+        found IGNORE_VALIDATING, "litmus-pieces-phantom";
+        found UNLINK_READ, "litmus-pieces-phantom";
+        stands_still SKIP_MERGE, "litmus-pieces-cross";
+        found FORGET_SECOND_INSTANCE, "litmus-pieces-pair";
+        found COPY_UNCOMMITTED, "litmus-pieces-snapshot";
+        found SHOW_UNCOMMITTED, "litmus-pieces-snapshot";
+        found FORGET_EARLIER_EPOCHS, "litmus-pieces-snapshot";
+        found SNAPSHOT_OF_RUNNING_EPOCH, "litmus-pieces-snapshot";
         found FORGET_DEPENDENTS, "pieces", CANCELS;
         found RESTORE_VOID, "pieces", CANCELS;
         found DOOM_AFTER_END, "pieces", CANCELS;
