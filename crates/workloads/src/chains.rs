@@ -40,8 +40,8 @@ pub enum Shape {
     Groups,
     /// Sums of two tables are increased in opposite orders, and read as of the end of an epoch.
     Sums,
-    /// Rows are shown by two pieces, and the second may roll back. Readers see them as of the end of
-    /// an epoch.
+    /// Rows are shown by two pieces, and the second may roll back. Readers see them as of the end
+    /// of an epoch.
     Snapshot,
     /// Drawn programs.
     Plan,

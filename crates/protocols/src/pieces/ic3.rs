@@ -214,8 +214,8 @@ pub struct Ic3Worker<M: Machine> {
     /// The leaves in whose words the worker's bit stands, and the tables that it has scanned.
     observed: Vec<Leaf<M>>,
     scans: u64,
-    /// The leaves that inserts of the step have changed, each with its table.
-    changed: Vec<(u32, Leaf<M>)>,
+    /// The transactions that may have read gaps which inserts of the step have filled.
+    gap_readers: Vec<Running>,
     /// The number of times that the running piece has failed.
     retries: u32,
     /// The number of reads in `late` at the beginning of the step.
@@ -407,7 +407,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             cells: Vec::with_capacity(64),
             observed: Vec::with_capacity(16),
             scans: 0,
-            changed: Vec::with_capacity(16),
+            gap_readers: Vec::with_capacity(16),
             retries: 0,
             late_reads: 0,
             snapshot: None,
@@ -448,7 +448,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.progress.begin(local.own);
         local.reads.clear();
         local.late.clear();
-        local.changed.clear();
+        local.gap_readers.clear();
         local.first_write = 0;
         local.retries = 0;
         Ok(())
@@ -502,7 +502,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         local.reads.clear();
         local.late.entries.truncate(local.late_reads);
-        local.changed.clear();
+        local.gap_readers.clear();
         local.step = None;
         cx.nodes.clear();
         // The longer a piece has failed, the longer it leaves the cells to others.
@@ -585,7 +585,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
 
     fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
         if !local.classes(table).is_appended {
-            Self::note_placeholder(local, table, leaf);
+            self.note_placeholder(local, table, leaf);
         }
     }
 

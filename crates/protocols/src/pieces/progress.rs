@@ -17,7 +17,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
 const ENDED: u64 = 1;
@@ -207,28 +207,31 @@ impl<M: Machine> Progress<M> {
         self.lines[own.worker].scans.store(scans, Ordering::Relaxed);
     }
 
-    /// Returns the transaction of a worker, if it may have observed gaps of a table, in a step of
-    /// this rank that has taken effect. `waits` says whether to wait while it validates.
-    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, waits: bool) -> Option<Running> {
-        let mut spin = contend_machine::Spin::<M>::new();
+    /// Returns the transaction of a worker, if it may have observed gaps of a table in a step of
+    /// this rank that has taken effect, or, with `validating`, that is being validated.
+    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, validating: bool) -> Option<Running> {
+        // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
+        // validation.
+        let now = self.word(worker).load(Ordering::SeqCst);
+        // Relaxed: the reader stored it before its fence.
+        let scans = self.lines[worker].scans.load(Ordering::Relaxed);
+        let reads = now & VALIDATES != 0 && validating || now >> RANK_SHIFT & RANK_MAX >= rank;
+        let runs = now & (ENDED | DECIDED) == 0 && scans & scan_bit(table) != 0;
+        (runs && reads).then_some(Running { worker, number: now >> NUMBER_SHIFT, kind: Running::NO_KIND })
+    }
+
+    /// Waits while a transaction validates, and returns how far it has come then: as
+    /// [`Progress::rank_of`].
+    pub(super) fn outcome(&self, other: Running) -> Option<u64> {
+        let mut spin = Spin::<M>::new();
         loop {
-            // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
-            // validation. Acquire is part of it: pairs with the Release of `announce`.
-            let now = self.word(worker).load(Ordering::SeqCst);
-            if now & VALIDATES != 0 && waits {
-                // A validation waits for nothing, so this ends.
-                spin.wait();
-                continue;
+            // Acquire: pairs with the Release of `announce`, `decide`, `end` and `begin`.
+            let now = self.word(other.worker).load(Ordering::Acquire);
+            if now >> NUMBER_SHIFT != other.number || now & VALIDATES == 0 {
+                return self.rank_of(other);
             }
-            // Relaxed: the reader stored it before its fence.
-            let scans = self.lines[worker].scans.load(Ordering::Relaxed);
-            let is_past = now & (ENDED | DECIDED) == 0 && now >> RANK_SHIFT & RANK_MAX >= rank;
-            let number = now >> NUMBER_SHIFT;
-            return (is_past && scans & scan_bit(table) != 0).then_some(Running {
-                worker,
-                number,
-                kind: Running::NO_KIND,
-            });
+            // A validation waits for nothing, so this ends.
+            spin.wait();
         }
     }
 }

@@ -5,17 +5,22 @@
 //! worker in the word of each leaf that it observes, and the bit of the table in its own word of
 //! scans. An insert that changes the leaf later depends on each reader that it finds there.
 //!
-//! | the reader's step | the insert's step |
-//! | --- | --- |
-//! | sets the bit of the leaf | changes the leaf's version |
-//! | sets *validates* | |
-//! | fence (SeqCst) | fence (SeqCst) |
-//! | loads the leaf's version | loads the leaf's bits |
-//! | announces its rank, which clears *validates* | loads the reader's progress; waits while it validates |
+//! | the reader's step | the insert | the insert's step |
+//! | --- | --- | --- |
+//! | sets the bit of the leaf | changes the leaf's version | |
+//! | sets *validates* | | |
+//! | fence (SeqCst) | fence (SeqCst) | |
+//! | loads the leaf's version | loads the leaf's bits, and each reader's progress | |
+//! | announces its rank, which clears *validates* | | waits for readers that validated then |
 //!
-//! Either the reader finds the version changed, and reads again; or the insert finds the bit. Then
-//! the reader has announced its rank, or validates: the insert waits for the outcome. A validation
-//! waits for nothing, so this wait ends.
+//! Either the reader finds the version changed, and reads again; or the insert finds its bit, and
+//! finds that it validates or has announced its rank. Only these readers come before the insert. A
+//! reader that begins to validate later has seen the insert's record, if that is in its range.
+//!
+//! The insert's step looks at the outcome before it validates itself, and so before it announces
+//! its own rank. So all dependencies of one rank go from an earlier announcement to a later one,
+//! and form no circle, whether they are true or not. And no step waits for others while it
+//! validates.
 //!
 //! An insert that finds an absent record under its key changes no leaf. The record may be the
 //! placeholder of another insert that has not taken effect, and younger than the reader's look. So
@@ -29,6 +34,7 @@ use contend_engine::{Change, Leaf};
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::{Ic3, Ic3Faults, Ic3Worker};
+use crate::fault::dekker_fence;
 use crate::pieces::progress::scan_bit;
 
 /// The number of workers that have a bit of their own.
@@ -68,37 +74,46 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
     }
 
-    /// Notes that an insert of the step has changed a leaf, or divided it in two.
+    /// Notes the readers of gaps that an insert of the step has filled, or may have filled.
     pub(super) fn note_change(&self, local: &mut Ic3Worker<M>, table: u32, change: &Change<M>) {
-        local.changed.push((table, change.leaf));
-        local.changed.extend(change.split.map(|(leaf, _)| (table, leaf)));
+        self.note_readers(local, table, change.leaf);
+        change.split.iter().for_each(|(leaf, _)| self.note_readers(local, table, *leaf));
     }
 
-    /// Notes that an insert of the step gives a row to an absent record in a leaf. Another insert
-    /// may have put the record there as its placeholder, since readers have observed the gap.
-    pub(super) fn note_placeholder(local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+    /// Notes that an insert of the step gives a row to an absent record in a leaf.
+    pub(super) fn note_placeholder(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
         if !F::TRUST_PLACEHOLDERS {
-            local.changed.push((table, leaf));
+            self.note_readers(local, table, leaf);
         }
     }
 
-    /// Notes the transactions that have read gaps which the step's inserts have filled.
-    pub(super) fn depend_on_gap_readers(&self, local: &mut Ic3Worker<M>, rank: u64) {
-        for changed in 0..local.changed.len() {
-            M::step("gap readers");
-            let (table, leaf) = local.changed[changed];
-            // Relaxed: the fence of this step's validation orders the load.
-            let mut bits = leaf.word().load(Ordering::Relaxed);
-            while bits != 0 {
-                let first = bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                for worker in self.workers_of(first) {
-                    if worker != local.own.worker
-                        && let Some(reader) = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING)
-                    {
-                        local.depend_on(reader);
-                    }
+    fn note_readers(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+        M::step("gap readers");
+        // SeqCst: pairs with the fence of a reader's validation (the module comment). The change of
+        // the leaf, by this transaction or by one whose placeholder it has found, comes before.
+        dekker_fence::<M, F>();
+        let rank = local.step.map_or(1, |step| step.rank);
+        // Relaxed: the fence orders it.
+        let mut bits = leaf.word().load(Ordering::Relaxed);
+        while bits != 0 {
+            let first = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            for worker in self.workers_of(first).filter(|worker| *worker != local.own.worker) {
+                let reader = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING);
+                if let Some(reader) = reader.filter(|reader| !local.gap_readers.contains(reader)) {
+                    local.gap_readers.push(reader);
                 }
+            }
+        }
+    }
+
+    /// Notes the readers of the step's gaps that have taken effect as predecessors. Waits for those
+    /// that are still validating.
+    pub(super) fn depend_on_gap_readers(&self, local: &mut Ic3Worker<M>, rank: u64) {
+        while let Some(reader) = local.gap_readers.pop() {
+            M::step("gap reader's outcome");
+            if self.progress.outcome(reader).is_some_and(|passed| passed >= rank) {
+                local.depend_on(reader);
             }
         }
     }

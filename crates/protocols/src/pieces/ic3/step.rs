@@ -89,13 +89,13 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.apply_updates(cx, local);
             local.accessors.reserve(local.cells.len());
             self.reserve_copies(cx, local, cx.began_in())?;
+            self.depend_on_gap_readers(local, rank);
             self.validate(cx, local)?;
             // All cells are locked until what is announced here is shown.
             M::step("announce");
             if !self.progress.announce(local.own, rank) {
                 return Err(Abort::new(AbortReason::Cascaded));
             }
-            self.depend_on_gap_readers(local, rank);
             self.join_lists(cx, local);
             self.show(cx, local);
         }
@@ -107,7 +107,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         local.first_write = cx.writes.len();
         local.reads.clear();
-        local.changed.clear();
+        local.gap_readers.clear();
         local.retries = 0;
         cx.nodes.clear();
         Ok(())
@@ -135,11 +135,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if !cx.nodes.is_empty() {
             self.progress.validates(local.own);
         }
-        // SeqCst: pairs with the same fence of other steps. Before it come the bits of the leaves
-        // that this step has scanned, and the leaves that its inserts have changed. After it come
-        // the versions of leaves and the bits of others (`gaps`). Of two steps, a reader of a gap
-        // and an insert into it, one sees the other. And it pairs with the fence of
-        // `ReadsAndLocks::observe`: the locks come before the stores to the rows.
+        // SeqCst: pairs with the fence of inserts. Before it come the bits of the leaves that this
+        // step has scanned. After it come the versions of these leaves (`gaps`). And it pairs with
+        // the fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
         dekker_fence::<M, F>();
         M::step("validate step");
         let changed = |word: u64, observed: u64| (word ^ observed) & !(LOCKED | QUEUED) != 0;
