@@ -83,8 +83,9 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         self.catalog.read().iter().map(|table| table.core().declared().clone()).collect()
     }
 
-    /// Declares the types of all transactions that will run, with their pieces. A protocol that
-    /// does not use them ignores them.
+    /// Declares the types of all transactions that will run, with their pieces. To be called once,
+    /// before the first transaction: transactions of two declarations have no common order. A
+    /// protocol that does not use declarations ignores them.
     ///
     /// # Errors
     /// The declarations are not valid. One sentence says why.

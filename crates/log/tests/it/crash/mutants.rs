@@ -159,8 +159,10 @@ impl ProtocolVisitor<Native> for HeldTombstone {
 
 #[test]
 fn a_tombstone_stays_until_its_last_deletion_is_durable() {
-    // The transactions of `none` see all that is there, and those of Bamboo what is not committed.
-    for (info, _) in all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo"].contains(&info.name))
+    // The transactions of `none` see all that is there, and those of Bamboo and IC3 what is not
+    // committed.
+    for (info, _) in
+        all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo", "ic3"].contains(&info.name))
     {
         let (name, outcome) = with_protocol::<Native, _>(info.name, HeldTombstone(None)).expect("a registered name");
         assert_eq!(outcome, Ok(()), "{name}");
@@ -207,7 +209,8 @@ impl ProtocolVisitor<Native> for FailedDisk {
 
 #[test]
 fn what_a_failed_disk_has_lost_is_not_acknowledged_to_those_that_miss_it() {
-    for (info, _) in all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo"].contains(&info.name))
+    for (info, _) in
+        all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo", "ic3"].contains(&info.name))
     {
         with_protocol::<Native, _>(info.name, FailedDisk).expect("a registered name");
     }
@@ -241,8 +244,8 @@ fn unlinking_in_the_epoch_of_the_write_counter_is_found() {
         found.extend(seed.map(|_| info.name));
     }
     // Timestamp ordering and the multi-version protocols keep a tombstone until all transactions
-    // have ended that began in its epoch.
-    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
+    // have ended that began in its epoch. IC3 keeps it for snapshots.
+    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton", "ic3"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }
