@@ -598,8 +598,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Takes the declarations of all types of transactions. The tables exist, and no transaction has
-    /// begun.
+    /// Takes the declarations of all types of transactions. The tables exist, and no transaction
+    /// has begun.
     ///
     /// # Errors
     /// The declarations are not valid. One sentence says why.

@@ -244,8 +244,8 @@ impl<M: Machine> WriteSet<M> {
         self.installed.truncate(mark.installed);
     }
 
-    /// Moves the updates of the entry at `from` behind those of the entry at `to`. Both change the
-    /// same groups of one record by updates, and neither has been applied.
+    /// Moves the updates of the entry at `from` behind those of the entry at `to`. Both are of one
+    /// record and consist of updates, and neither has been applied.
     pub fn absorb(&mut self, to: usize, from: usize) {
         let moved = self.entries[from].updates.take();
         self.entries[from].kind = WriteKind::Nothing;

@@ -173,7 +173,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
                 return Ok(PieceEnd::Again);
             }
         }
-        Err(abort)
+        Err(self.doom(abort))
     }
 
     #[cold]

@@ -64,7 +64,13 @@ impl Plan {
             snapshots,
             appends,
         };
-        let analysis = Analysis::new(types, options).map_err(|error| error.to_string())?;
+        let mut tied = types.clone();
+        let analysis = loop {
+            let analysis = Analysis::new(&tied, options).map_err(|error| error.to_string())?;
+            if !tie_steps(&mut tied, &analysis) {
+                break analysis;
+            }
+        };
         let ranks = analysis.vertices.iter().filter_map(|vertex| vertex.rank).max().unwrap_or(0);
         if u64::from(ranks) > RANK_MAX {
             return Err(format!("the declared types need {ranks} ranks; valid: up to {RANK_MAX}"));
@@ -145,6 +151,36 @@ impl Plan {
     pub(super) fn settled(&self, of: usize, piece: usize, table: u32) -> Groups {
         if self.settled.is_empty() { Groups::NONE } else { self.settled[of][piece][table as usize] }
     }
+}
+
+/// Makes writes of the sums that a step changes together with contended groups of the same table:
+/// both may be of one row, which the step shows as a whole. (Within one piece the analysis does
+/// so.) Returns whether there was such a sum.
+fn tie_steps(types: &mut TypeSet, analysis: &Analysis) -> bool {
+    let mut has_tied = false;
+    let is_contended = |table: usize, groups: Groups| {
+        let of_table = analysis.units.iter().filter(|unit| unit.table == table && unit.class == Class::Contended);
+        let split = analysis.options.split;
+        of_table.into_iter().any(|unit| !split || groups.meets(Groups::of(unit.cell as u32)))
+    };
+    for (of, planned) in analysis.types.iter().enumerate().filter(|(_, planned)| !planned.on_snapshot) {
+        for group in planned.groups.iter().filter(|group| group.first < group.last) {
+            let pieces = &types.types[of].pieces[group.first..=group.last];
+            let changes = pieces.iter().flat_map(|piece| &piece.accesses).filter(|access| access.mode.changes());
+            let contended: Vec<usize> = changes
+                .filter(|access| is_contended(access.table, types.groups_of(access)))
+                .map(|access| access.table)
+                .collect();
+            for piece in &mut types.types[of].pieces[group.first..=group.last] {
+                let sums = piece.accesses.iter_mut().filter(|access| access.mode == Mode::Update);
+                for access in sums.filter(|access| contended.contains(&access.table)) {
+                    access.mode = Mode::Write;
+                    has_tied = true;
+                }
+            }
+        }
+    }
+    has_tied
 }
 
 /// Returns the groups of settled reads, by types, pieces and tables; empty if there are none.

@@ -69,8 +69,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         if !local.observed.contains(&leaf) {
             local.observed.push(leaf);
-            // Relaxed: the fence of the validation orders it.
-            leaf.word().fetch_or(Self::bit_of(local.own.worker).0, Ordering::Relaxed);
+        }
+        // The memory of a leaf may serve again, with the word of another, since an earlier try of
+        // the piece. Relaxed, both: the fence of the validation orders them.
+        let bit = Self::bit_of(local.own.worker).0;
+        if leaf.word().load(Ordering::Relaxed) & bit == 0 {
+            leaf.word().fetch_or(bit, Ordering::Relaxed);
         }
     }
 

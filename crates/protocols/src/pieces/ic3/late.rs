@@ -24,31 +24,34 @@ impl<M: Machine> Ic3Worker<M> {
             return;
         }
         for position in 0..cx.writes.len() {
-            let write = &cx.writes.entries()[position];
-            if write.kind != WriteKind::Nothing && self.is_late(write) {
+            if !self.is_late_write(cx, position) {
+                continue;
+            }
+            // Sums of one record from several pieces become one write.
+            let record = cx.writes.entries()[position].record;
+            let same = |first: &usize| cx.writes.entries()[*first].record == record && self.is_late_write(cx, *first);
+            if let Some(first) = (0..position).find(same) {
+                cx.writes.absorb(first, position);
+            }
+        }
+        for position in 0..cx.writes.len() {
+            if self.is_late_write(cx, position) {
+                let write = &cx.writes.entries()[position];
                 let cells = write.cells().zip(write.cell_numbers());
                 self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
             }
         }
-        // One order for all, in which locks can't deadlock. Writes of one cell stay in the order of
-        // the program, as the sort is stable.
+        // One order for all, in which locks can't deadlock. The cells of a record stand together.
         let rows = |step: &StepCell<M>| {
             step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
         };
         self.cells.sort_by_key(|step| (Reverse(rows(step)), step.cell.address()));
-        // Sums of one record from several pieces become one write.
-        for next in 1..self.cells.len() {
-            let (StepCell { cell, write: before, .. }, after) = (self.cells[next - 1], self.cells[next]);
-            if cell.address() == after.cell.address()
-                && let (Some((to, _)), Some((from, _))) = (before, after.write)
-            {
-                if to != from && cx.writes.entries()[from].kind != WriteKind::Nothing {
-                    cx.writes.absorb(to, from);
-                }
-                self.cells[next].write = before;
-            }
-        }
-        self.cells.dedup_by_key(|step| step.cell.address());
+    }
+
+    /// Returns whether the write at this position waits for the commit.
+    fn is_late_write(&self, cx: &Context<M>, position: usize) -> bool {
+        let write = &cx.writes.entries()[position];
+        write.kind != WriteKind::Nothing && self.is_late(write)
     }
 }
 
@@ -67,8 +70,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let Some((position, _)) = write else { continue };
             let write = &cx.writes.entries()[position];
             local.late.lock(cell, write.needs_row(), WAITS_MAX)?;
-            // A write of several cells has updates only if it is a sum, in one table, whose cells
-            // stand together in the order.
+            // Once all cells of the write are locked.
             let is_last =
                 local.cells.get(step + 1).is_none_or(|next| next.write.map(|(next, _)| next) != Some(position));
             if is_last {
