@@ -203,8 +203,17 @@ impl Dispatch {
 
     /// Returns the dispatch of a plan's sessions.
     pub fn of(plan: &RunPlan) -> Dispatch {
+        struct IsMeasured;
+        impl PlannedWorkloadVisitor for IsMeasured {
+            type Output = bool;
+
+            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> bool {
+                W::IS_MEASURED
+            }
+        }
         // A dynamic call costs nothing compared with the simulation of memory.
-        if plan.chip.is_some() { Dispatch::Dynamic } else { Dispatch::NATIVE }
+        let is_dynamic = plan.chip.is_some() || !plan.workload.visit(IsMeasured);
+        if is_dynamic { Dispatch::Dynamic } else { Dispatch::NATIVE }
     }
 
     /// Returns the name that results record.
@@ -231,14 +240,14 @@ trait SessionMachine: Machine {
 impl SessionMachine for Native {
     type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
 
-    // Nineteen protocols times six workloads take minutes to compile. Only the build that is
+    // Twenty protocols times six workloads take minutes to compile. Only the build that is
     // measured has them all.
     #[cfg(contend_static_dispatch)]
     fn session<P: NamedProtocol<Native>, W: Workload>(
         make: OfProtocol<'_, Native, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
-        make.made(protocol)
+        if W::IS_MEASURED { make.made(protocol) } else { make.made(Erased::new(protocol)) }
     }
 
     #[cfg(not(contend_static_dispatch))]

@@ -278,6 +278,7 @@ impl Workload for Chains {
     type Input = Input;
 
     const KINDS: &'static [&'static str] = &["one", "two", "three", "four"];
+    const IS_MEASURED: bool = false;
 
     fn validate(options: &ChainsOptions, index: IndexKind) -> Result<(), String> {
         let scans = options.shape == Shape::Phantom;

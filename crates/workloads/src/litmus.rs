@@ -361,6 +361,7 @@ impl Workload for Litmus {
     type Input = Input;
 
     const KINDS: &'static [&'static str] = &["transaction"];
+    const IS_MEASURED: bool = false;
 
     fn validate(options: &LitmusOptions, index: IndexKind) -> Result<(), String> {
         let scans = |step: &Step| matches!(step, Scan(..) | ScanOther(..));

@@ -76,6 +76,10 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// The names of the transaction types.
     const KINDS: &'static [&'static str];
 
+    /// Whether its throughput is measured. A litmus test is for proofs only, and is compiled once,
+    /// not once for each protocol.
+    const IS_MEASURED: bool = true;
+
     /// Checks whether the workload can run with these options on this index.
     ///
     /// # Errors
