@@ -11,7 +11,7 @@ use super::schema::{
 };
 use super::{Client, Faults, NamedBy, Tpcc};
 
-const WHO: Piece = Piece::new(0, "who");
+const IDENTIFY: Piece = Piece::new(0, "identify");
 const CUSTOMER: Piece = Piece::new(1, "customer");
 const LAST: Piece = Piece::new(2, "last");
 const ORDER: Piece = Piece::new(3, "order");
@@ -22,7 +22,7 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
     let customer = (Customer::FIRST, Customer::MIDDLE, Customer::LAST, Customer::BALANCE);
     types
         .add_read_only(name)
-        .piece(WHO, |piece| piece.read(&tables.customer_by_name, Whole))
+        .piece(IDENTIFY, |piece| piece.read(&tables.customer_by_name, Whole))
         .piece(CUSTOMER, |piece| piece.read(&tables.customer, customer))
         .piece(LAST, |piece| piece.read(&tables.order_by_customer, Whole))
         .piece(ORDER, |piece| piece.read(&tables.order, (Order::ENTRY_D, Order::CARRIER, Order::OL_CNT)))
@@ -48,7 +48,7 @@ impl<F: Faults> Tpcc<F> {
         let Client { scratch, suspicion, .. } = client;
         let (district, named_by) = (input.district, input.named_by);
         let names = &mut scratch.names;
-        let Some(number) = tx.piece(WHO, |tx| self.identify(tx, names, district, named_by))? else {
+        let Some(number) = tx.piece(IDENTIFY, |tx| self.identify(tx, names, district, named_by))? else {
             *suspicion = Some(format!("Order-Status found no customer {named_by:?}"));
             return Ok(());
         };

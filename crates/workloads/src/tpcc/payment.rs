@@ -7,7 +7,7 @@ use super::schema::{Customer, DISTRICTS, District, History, Schema, Warehouse, c
 use super::updates::{NotedBadCredit, Paid};
 use super::{Client, Faults, HISTORY_BITS, NamedBy, Tpcc};
 
-const WHO: Piece = Piece::new(0, "who");
+const IDENTIFY: Piece = Piece::new(0, "identify");
 const FACTS: Piece = Piece::new(1, "facts");
 const HISTORY: Piece = Piece::new(2, "history");
 const NOTE: Piece = Piece::new(3, "note");
@@ -27,7 +27,7 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema) {
     );
     types
         .add(name)
-        .piece(WHO, |piece| piece.read(&tables.customer_by_name, Whole))
+        .piece(IDENTIFY, |piece| piece.read(&tables.customer_by_name, Whole))
         .piece(FACTS, |piece| {
             piece
                 .read(&tables.customer, customer)
@@ -96,7 +96,7 @@ impl<F: Faults> Tpcc<F> {
         let tables = &self.tables;
         let (customer_district, named_by) = (input.customer_district, input.named_by);
         let names = &mut client.scratch.names;
-        let Some(number) = tx.piece(WHO, |tx| self.identify(tx, names, customer_district, named_by))? else {
+        let Some(number) = tx.piece(IDENTIFY, |tx| self.identify(tx, names, customer_district, named_by))? else {
             client.suspicion = Some(format!("Payment found no customer {named_by:?}"));
             return Ok(());
         };

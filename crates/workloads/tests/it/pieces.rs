@@ -409,11 +409,11 @@ fn tpccs_ranks_are_those_of_the_papers_rules() {
     // the note of bad credit alone.
     assert_eq!(
         ranks(&types, ALL_ON),
-        expected("payment: -who -facts -history 6:note -sums", "delivery: 3:oldest 4:orders 5:lines -customers")
+        expected("payment: -identify -facts -history 6:note -sums", "delivery: 3:oldest 4:orders 5:lines -customers")
     );
     assert_eq!(
         ranks(&types, AnalysisOptions { updates: false, ..ALL_ON }),
-        expected("payment: -who -facts -history 6:note 7:sums", "delivery: 3:oldest 4:orders 5:lines 7:customers")
+        expected("payment: -identify -facts -history 6:note 7:sums", "delivery: 3:oldest 4:orders 5:lines 7:customers")
     );
 }
 
@@ -425,8 +425,8 @@ fn tpcc_is_one_step_without_snapshots_or_without_groups() {
         ranks(&types, AnalysisOptions { snapshots: false, ..ALL_ON }),
         [
             "new_order: -items -taxes 2:stocks+number+queue+order+by_customer+lines",
-            "payment: -who -facts -history 1:note 2:sums",
-            "order_status: -who 2:customer+last+order+lines",
+            "payment: -identify -facts -history 1:note 2:sums",
+            "order_status: -identify 2:customer+last+order+lines",
             "delivery: 2:oldest+orders+lines+customers",
             "stock_level: 2:number+lines+stocks",
         ]
@@ -435,7 +435,7 @@ fn tpcc_is_one_step_without_snapshots_or_without_groups() {
         ranks(&types, AnalysisOptions { split: false, ..ALL_ON }),
         [
             "new_order: -items 1:taxes+stocks+number+queue+order+by_customer+lines",
-            "payment: -who 1:facts+history+note+sums",
+            "payment: -identify 1:facts+history+note+sums",
             "order_status: on a snapshot",
             "delivery: 1:oldest+orders+lines+customers",
             "stock_level: on a snapshot",
