@@ -64,6 +64,7 @@ mod gaps;
 mod late;
 mod snapshot;
 mod step;
+mod turns;
 mod undo;
 mod wait;
 
@@ -86,6 +87,7 @@ use crate::faults;
 use crate::flags::{self, ABSENT, LOCKED};
 use crate::optimistic::ReadsAndLocks;
 use snapshot::Snapshots;
+use turns::{OwnTurns, Turns};
 
 /// When a piece waits for the transactions that its own depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,8 @@ options! {
         "ic3.snapshots" snapshots: bool = true, in ();
         /// The number of epochs from one snapshot to the next.
         "ic3.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
+        /// The number of times that a piece has failed when it begins to take turns with others.
+        "ic3.turn_after" turn_after: u32 = 4, in 1..=1_000_000;
         /// The number of times that a piece runs again after a conflict, before its transaction
         /// aborts.
         "ic3.retries" retries: u32 = 1000, in 0..=1_000_000;
@@ -149,6 +153,7 @@ pub struct Ic3<M: Machine, F = Sound> {
     progress: Progress<M>,
     pool: Pool<M>,
     plans: Plans,
+    turns: Turns<M>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -218,6 +223,7 @@ pub struct Ic3Worker<M: Machine> {
     gap_readers: Vec<Running>,
     /// The number of times that the running piece has failed.
     retries: u32,
+    turns: OwnTurns,
     /// The number of reads in `late` at the beginning of the step.
     late_reads: usize,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
@@ -334,7 +340,14 @@ impl<M: Machine, F: Ic3Faults> NamedProtocol<M> for Ic3<M, F> {
     type Options = Ic3Options;
 
     fn new(options: Ic3Options) -> Self {
-        Ic3 { options, progress: Progress::new(0), pool: Pool::default(), plans: Plans::default(), faults: PhantomData }
+        Ic3 {
+            options,
+            progress: Progress::new(0),
+            pool: Pool::default(),
+            plans: Plans::default(),
+            turns: Turns::new(),
+            faults: PhantomData,
+        }
     }
 }
 
@@ -409,6 +422,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             scans: 0,
             gap_readers: Vec::with_capacity(16),
             retries: 0,
+            turns: OwnTurns::default(),
             late_reads: 0,
             snapshot: None,
             awaited: None,
@@ -476,6 +490,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if self.options.constraint == Constraint::Early && step.rank > 0 {
             self.wait_for_steps(local, step.rank)?;
         }
+        if step.rank > 0 {
+            self.take_turn(local, step.rank)?;
+        }
         Ok(PieceBegin::Step)
     }
 
@@ -491,6 +508,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
+        self.give_turn(local);
         let is_last = local.retries >= self.options.retries;
         if is_last || reason == AbortReason::Cascaded || self.progress.is_doomed(local.own) {
             return false;
@@ -499,6 +517,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         Self::free_copies(cx, local);
         if !self.wait_for_awaited(local) {
             local.retries += 1;
+        }
+        if local.retries >= self.options.turn_after && local.step.is_some() {
+            local.want_turn();
         }
         local.reads.clear();
         local.late.entries.truncate(local.late_reads);
@@ -616,6 +637,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if local.snapshot.is_some() {
             return;
         }
+        self.give_turn(local);
         local.reads.unlock_all();
         local.late.unlock_all();
         Self::free_copies(cx, local);

@@ -34,6 +34,11 @@ pub(super) fn shown_word<M: Machine>(cx: &mut Context<M>, cell: Cell<M>, write: 
     }
 }
 
+/// Whether a row has another version, or is another, than when its word was observed.
+fn changed(word: u64, observed: u64) -> bool {
+    (word ^ observed) & !(LOCKED | QUEUED) != 0
+}
+
 impl<M: Machine> Ic3Worker<M> {
     /// Notes a transaction that this one depends on.
     pub(super) fn depend_on(&mut self, other: Running) {
@@ -98,6 +103,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
             self.join_lists(cx, local);
             self.show(cx, local);
+            self.give_turn(local);
         }
         for position in local.first_write..cx.writes.len() {
             // An appended row is found again by a second insert of its key.
@@ -115,6 +121,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     fn lock_cells(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         M::step("lock step");
+        // A step that can't be valid any more leaves the cells alone. Relaxed: a first look, which
+        // `validate` repeats.
+        let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
+        if local.reads.entries.iter().any(|read| changed(now(read.cell), read.observed_word()))
+            && !F::SKIP_PIECE_VALIDATION
+        {
+            return Err(Abort::new(AbortReason::ReadValidation));
+        }
         for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
             local.reads.lock(*cell, needs_row, WAITS_MAX)?;
@@ -140,7 +154,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         // the fence of `ReadsAndLocks::observe`: the locks come before the stores to the rows.
         dekker_fence::<M, F>();
         M::step("validate step");
-        let changed = |word: u64, observed: u64| (word ^ observed) & !(LOCKED | QUEUED) != 0;
         // Relaxed: this transaction has locked the cells.
         let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
         let stale = local.reads.entries.iter().any(|read| changed(now(read.cell), read.observed_word()));
