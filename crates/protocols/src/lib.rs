@@ -3,10 +3,12 @@
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command
 //! then has it. Protocols never import each other. The code that several of them share lies below
 //! them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
-//! [`multiversion`], in [`fault`].
+//! [`multiversion`], in [`accessors`], in [`fault`].
 //!
 //! This crate must not know workloads.
 
+pub mod accessors;
+pub mod datm;
 pub mod fault;
 pub mod flags;
 pub mod hstore;

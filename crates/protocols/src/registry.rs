@@ -70,4 +70,5 @@ protocols! {
     crate::locking::ordered::Ordered,
     crate::hstore::HStore<M>,
     crate::pieces::ic3::Ic3<M>,
+    crate::datm::Datm<M>,
 }

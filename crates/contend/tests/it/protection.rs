@@ -15,6 +15,7 @@ use contend::{
     Table, Txn,
 };
 
+use contend_protocols::datm::Datm;
 use contend_protocols::hstore::HStore;
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::ordered::Ordered;
@@ -133,6 +134,7 @@ under_each_protocol! {
     ordered Ordered,
     hstore HStore<Native>,
     ic3 Ic3<Native>,
+    datm Datm<Native>,
 }
 
 /// A transaction that reads 20,000 rows and writes one, beside two writers.

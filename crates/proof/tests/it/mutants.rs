@@ -11,6 +11,8 @@ use contend_engine::fault::Fault as EngineFault;
 use contend_log::fault::Fault as LogFault;
 use contend_proof::crash::{CrashConfig, crash_test};
 use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
+use contend_protocols::accessors;
+use contend_protocols::datm::{self, Datm};
 use contend_protocols::fault::{Faulty, Meaning, OPERATION_FAULTS, Only, id};
 use contend_protocols::hstore::{self, HStore};
 use contend_protocols::locking::bamboo::{self, Bamboo};

@@ -38,7 +38,14 @@ pub const METHODS: &[MethodInfo] = &[
     MethodInfo {
         name: "wait policy",
         meaning: "what a transaction does about a lock that another holds: wait, wait for a moment, or abort",
-        options: &["silo.wait", "tictoc.wait", "cicada.pending", "dldetect.timeout_us", "waitdie.overtake"],
+        options: &[
+            "silo.wait",
+            "tictoc.wait",
+            "cicada.pending",
+            "dldetect.timeout_us",
+            "waitdie.overtake",
+            "datm.timeout_ns",
+        ],
         otherwise: &[
             (&["2pl-nowait"], No("it never waits: that is the protocol")),
             (
@@ -68,6 +75,7 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[
             (LOCKING, No("the transaction would hold its locks during the wait")),
             (&["ic3"], No("a piece is validated when it ends, and transactions that come after it would wait")),
+            (&["datm"], No("the transactions that come after it would wait, and its order is fixed by its accesses")),
             (
                 &["timestamp-ordering", "mvto", "cicada", "msto"],
                 No("the transaction's timestamp is fixed at its begin, so a longer transaction is more often too late"),
@@ -106,7 +114,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot contains")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("locks make the order")),
             (&["msto"], No("one counter gives the timestamps")),
-            (&["ic3"], BuiltIn("the lists of accessors make the order")),
+            (&["ic3", "datm"], BuiltIn("the lists of accessors make the order")),
             (&["occ"], No("the protocol needs two timestamps in the order of real time")),
             (
                 &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],
@@ -128,7 +136,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["si", "hekaton"], BuiltIn("no transaction asks which others have read a version")),
             (&["hstore"], BuiltIn("no other transaction is in the partition")),
             (LOCKING, No("a read lock is a write to shared memory")),
-            (&["ic3"], No("a read stands in the list of its cell until its transaction ends")),
+            (&["ic3", "datm"], No("a read stands in the list of its cell until its transaction ends")),
             (&["*"], BuiltIn("a read leaves no trace")),
         ],
     },
@@ -149,6 +157,10 @@ pub const METHODS: &[MethodInfo] = &[
             ),
             (LOCKING, BuiltIn("a conflict is found at the access")),
             (&["ic3"], BuiltIn("a conflict is found when the piece ends, and only the piece runs again")),
+            (
+                &["datm"],
+                BuiltIn("a doomed transaction aborts at its next access, as does one that closes a cycle in a list"),
+            ),
             (&["*"], No("nothing aborts")),
         ],
     },
@@ -205,6 +217,7 @@ pub const METHODS: &[MethodInfo] = &[
             ),
             (LOCKING, No("locks make the order, so no write comes too late")),
             (&["ic3"], No("a write takes its place in the order when its piece ends, so none comes too late")),
+            (&["datm"], No("a write takes its place in the order when it is shown, so none comes too late")),
             (&["*"], No("there is no order")),
         ],
     },

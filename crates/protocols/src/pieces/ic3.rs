@@ -37,9 +37,9 @@
 //! (*append*) become visible at the commit. All other units are *contended*.
 //!
 //! **Metadata.** A cell has two words: a version above [`crate::flags`], as in the optimistic
-//! family, and the address of its newest accessor (`accessors`). The version grows whenever a step
+//! family, and the address of its newest accessor ([`crate::accessors`]). The version grows whenever a step
 //! shows a row, and when that is taken back. A worker has a line with its transaction's progress
-//! (`progress`).
+//! (`accessors::progress`).
 //!
 //! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
 //! predecessors have ended or are sure to commit. It fails if one of them has aborted and so doomed
@@ -76,15 +76,14 @@ use contend_engine::{
     LeafWords, Located, NamedProtocol, OldVersion, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
     RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::accessors::{AccessList, AccessorHandle, Accessors, Pool};
 use super::plan::{KnownPlan, Plan, Plans, Step, TableClasses};
-use super::progress::{Progress, Running};
-use crate::fault::{FenceFaults, Sound};
+use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock, unlock};
+use crate::fault::Sound;
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED};
+use crate::flags::{self, ABSENT};
 use crate::optimistic::ReadsAndLocks;
 use snapshot::Snapshots;
 use turns::{OwnTurns, Turns};
@@ -160,14 +159,7 @@ pub struct Ic3<M: Machine, F = Sound> {
 /// A cell that shows a row which is not committed yet.
 #[derive(Debug)]
 struct Exposed<M: Machine> {
-    cell: Cell<M>,
-    accessor: AccessorHandle<M>,
-    /// The position in the write set, and the cell's number in the record.
-    position: usize,
-    number: usize,
-    /// The start of the former contents in [`Ic3Worker::saved`], and the former flags.
-    start: usize,
-    flags: u64,
+    shown: Shown<M>,
     /// The copy of the former contents for readers of snapshots, which is linked; and one that the
     /// commit may link.
     copy: Option<OldVersion<M>>,
@@ -193,7 +185,7 @@ impl<M: Machine> StepCell<M> {
 /// A worker's state.
 #[derive(Debug)]
 pub struct Ic3Worker<M: Machine> {
-    own: Running,
+    member: Member<M>,
     known: KnownPlan,
     /// The transaction's type, if it has declared one and there is a plan.
     of: Option<usize>,
@@ -207,11 +199,6 @@ pub struct Ic3Worker<M: Machine> {
     first_write: usize,
     /// The reads of placeholders of appended rows, which the commit validates, and its locks.
     late: ReadsAndLocks<M>,
-    /// The transactions that this one depends on, and that had not ended when it looked last.
-    predecessors: Vec<Running>,
-    accessors: Accessors<M>,
-    /// The cells in whose lists the transaction stands.
-    listed: Vec<(Cell<M>, AccessorHandle<M>)>,
     exposed: Vec<Exposed<M>>,
     /// The former contents of the exposed cells, word by word.
     saved: Vec<u64>,
@@ -260,70 +247,31 @@ impl<M: Machine> Ic3Worker<M> {
 }
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Locks a cell whose holder waits for nothing but other locks in the order of addresses.
-    fn lock(cell: Cell<M>) -> u64 {
-        let mut spin = Spin::<M>::new();
-        loop {
-            // Relaxed: the exchange decides.
-            let word = cell.word().load(Ordering::Relaxed);
-            // Acquire: pairs with the Release of the last unlock: the list and the row are as it
-            // left them. Relaxed: a failed exchange is tried again.
-            if word & LOCKED == 0
-                && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
-                return word;
-            }
-            spin.wait();
-        }
-    }
-
-    /// Unlocks a cell, and gives it this word.
-    fn unlock(cell: Cell<M>, word: u64) {
-        // Release: pairs with the Acquire of the next lock, and of readers (`ReadsAndLocks`).
-        cell.word().store(word & !LOCKED, Ordering::Release);
-    }
-
-    fn list<'a>(cell: Cell<M>) -> AccessList<'a, M> {
-        // SAFETY: `meta_words` gives each cell two words, the second for its list.
-        unsafe { AccessList::of(cell) }
-    }
-
-    /// Passes the commit point.
-    ///
-    /// # Errors
-    /// The transaction is doomed.
-    fn pass_commit_point(&self, local: &Ic3Worker<M>) -> Result<(), Abort> {
-        M::step("commit point");
-        if self.progress.commit_point(local.own) { Ok(()) } else { Err(Abort::new(AbortReason::Cascaded)) }
-    }
-
     /// Takes a committed transaction out of all lists, and commits what its cells show.
     fn leave_lists(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         M::step("leave lists");
         // Both lists are in the order in which the cells were shown.
         let mut exposed = local.exposed.iter().peekable();
-        for (cell, accessor) in local.listed.drain(..) {
-            let shown = exposed.next_if(|exposed| exposed.cell.address() == cell.address());
-            let word = shown.map_or_else(|| Self::lock(cell), |shown| self.lock_behind_older(shown));
+        for (cell, accessor) in local.member.listed.drain(..) {
+            let shown = exposed.next_if(|exposed| exposed.shown.cell.address() == cell.address());
+            let word = shown.map_or_else(|| lock(cell), |shown| self.lock_behind_older(shown));
             if let Some(shown) = shown {
                 self.commit_shown(cx, shown, &local.saved, local.epoch);
             }
-            Self::list(cell).remove(&accessor);
+            list_of(cell).remove(&accessor);
             if shown.is_some() {
                 self.note_uncommitted(cell);
             }
-            Self::unlock(cell, word);
+            unlock(cell, word);
         }
     }
 
     /// Ends the transaction, which has left all lists.
     fn end(&self, local: &mut Ic3Worker<M>) {
         self.forget_gaps(local);
-        local.accessors.clear();
         local.exposed.clear();
         local.saved.clear();
-        local.predecessors.clear();
-        self.progress.end(local.own);
+        local.member.end(&self.progress);
     }
 }
 
@@ -359,7 +307,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn meta_words(&self) -> usize {
-        if self.options.snapshots { 4 } else { 2 }
+        if self.options.snapshots { META_WORDS + 2 } else { META_WORDS }
     }
 
     fn leaf_words(&self) -> LeafWords {
@@ -404,7 +352,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
         Ic3Worker {
-            own: Running { worker, number: self.progress.register(worker), kind: Running::NO_KIND },
+            member: Member::new(worker, &self.progress, &self.pool),
             known: KnownPlan::default(),
             of: None,
             step: None,
@@ -412,9 +360,6 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             reads: ReadsAndLocks::default(),
             first_write: 0,
             late: ReadsAndLocks::default(),
-            predecessors: Vec::with_capacity(64),
-            accessors: Accessors::new(&self.pool),
-            listed: Vec::with_capacity(64),
             exposed: Vec::with_capacity(64),
             saved: Vec::new(),
             cells: Vec::with_capacity(64),
@@ -431,15 +376,10 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        for cell in cells.clone() {
-            // SAFETY: `meta_words` gives each cell two words.
-            // Relaxed: no other transaction sees the record yet; the index publishes it.
-            unsafe { cell.meta(1) }.store(0, Ordering::Relaxed);
-            if self.options.snapshots {
-                Snapshots::init(cell);
-            }
+        if self.options.snapshots {
+            cells.clone().for_each(Snapshots::init);
         }
-        flags::init_words(cells, initial, ABSENT);
+        accessors::init(cells, initial);
     }
 
     #[inline(always)]
@@ -457,9 +397,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             return Ok(());
         }
         local.awaited = None;
-        local.own.number += 1;
-        local.own.kind = local.of.map_or(Running::NO_KIND, |of| of as u32);
-        self.progress.begin(local.own);
+        local.member.begin(&self.progress, local.of.map_or(Running::NO_KIND, |of| of as u32));
         local.reads.clear();
         local.late.clear();
         local.gap_readers.clear();
@@ -510,7 +448,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
         self.give_turn(local);
         let is_last = local.retries >= self.options.retries;
-        if is_last || reason == AbortReason::Cascaded || self.progress.is_doomed(local.own) {
+        if is_last || reason == AbortReason::Cascaded || self.progress.is_doomed(local.member.own) {
             return false;
         }
         local.reads.unlock_all();
@@ -620,14 +558,14 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             (Some(_), None) => {}
             (None, _) => self.take_effect(cx, local, 1)?,
         }
-        self.wait_for_commits(local)?;
+        local.member.wait_for_commits::<F>(&self.progress, None)?;
         self.commit_late(cx, local)?;
         if !local.exposed.is_empty() {
             // Before any transaction can commit that has seen the exposed rows.
             cx.writes.will_commit();
         }
         // Leaving the lists takes long. The successors need not wait for it.
-        self.progress.decide(local.own);
+        self.progress.decide(local.member.own);
         self.leave_lists(cx, local);
         self.end(local);
         Ok(())
@@ -641,36 +579,18 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local.reads.unlock_all();
         local.late.unlock_all();
         Self::free_copies(cx, local);
-        if !Self::dooms_in_time() {
-            self.progress.end(local.own);
+        if F::DOOM_AFTER_END {
+            self.progress.end(local.member.own);
         }
         self.undo(cx, local);
         self.end(local);
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        let try_acquire = |cell: Cell<M>| {
-            // Relaxed: the exchange decides.
-            let word = cell.word().load(Ordering::Relaxed);
-            // Acquire: as in `lock`. Relaxed: a failed exchange is not tried again.
-            let locked = word & LOCKED == 0
-                && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            // A running transaction has read the record as absent, or may take its delete back. Or
-            // a snapshot may show the row that was there.
-            let is_read = locked && !Self::list(cell).is_empty() && Self::keeps_read_tombstones();
-            let is_shown = locked && self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()));
-            if is_read || is_shown {
-                Self::unlock(cell, word);
-                return None;
-            }
-            locked.then_some(word)
-        };
-        let release = |cell: Cell<M>, clear: u64, set: u64| {
-            // Relaxed: no other thread changes the word of a locked cell.
-            let word = cell.word().load(Ordering::Relaxed);
-            Self::unlock(cell, word & !clear | set);
-        };
-        flags::unlink_held(tombstone, try_acquire, release)
+        // A snapshot may show the row that was there.
+        accessors::unlink::<M, F>(tombstone, |cell| {
+            self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()))
+        })
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {
@@ -680,21 +600,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
 
 faults! {
     /// The deliberate faults of IC3.
-    pub trait Ic3Faults: FenceFaults {
+    pub trait Ic3Faults: AccessFaults {
         /// A step does not wait for the steps of the transactions that its own depends on.
         FORGET_PIECE_WAIT,
-        /// A transaction does not wait for the transactions that it depends on to end.
-        FORGET_PREDECESSORS,
-        /// A transaction that aborts does not doom the transactions that have seen its writes.
-        FORGET_DEPENDENTS,
-        /// A write depends on the newest accessor only.
-        LAST_ACCESSOR_ONLY,
         /// A transaction that has read a cell leaves no trace there.
         FORGET_READS,
-        /// A transaction whose own access is void restores what it has saved all the same.
-        RESTORE_VOID,
-        /// A transaction that aborts ends before it dooms others.
-        DOOM_AFTER_END,
         /// A step is announced before its cells are locked.
         ANNOUNCE_BEFORE_LOCKING,
         /// A step takes effect although what it has read has changed.
@@ -705,8 +615,6 @@ faults! {
         TRUST_PLACEHOLDERS,
         /// An insert does not wait for a reader of its gap that is validating.
         IGNORE_VALIDATING,
-        /// A tombstone leaves its index though a running transaction has accessed it.
-        UNLINK_READ,
         /// The analysis merges no pieces: each has the rank of its position.
         SKIP_MERGE,
         /// A unit that one type only accesses is no contended one.
@@ -733,33 +641,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         !F::FORGET_PIECE_WAIT
     }
 
-    /// Whether a transaction commits after its predecessors.
-    #[inline(always)]
-    fn waits_for_commits() -> bool {
-        !F::FORGET_PREDECESSORS
-    }
-
-    /// Whether a tombstone stays while a running transaction has accessed it.
-    #[inline(always)]
-    fn keeps_read_tombstones() -> bool {
-        !F::UNLINK_READ
-    }
-
-    /// Whether an abort dooms later accessors.
-    #[inline(always)]
-    fn aborts_cascade() -> bool {
-        !F::FORGET_DEPENDENTS
-    }
-
     /// Returns the epoch in which the transaction began; a fault adds two.
     #[inline(always)]
     fn began_in(cx: &Context<M>) -> u64 {
         cx.began_in() + if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { 0 }
-    }
-
-    /// Whether an abort dooms others before it ends.
-    #[inline(always)]
-    fn dooms_in_time() -> bool {
-        !F::DOOM_AFTER_END
     }
 }

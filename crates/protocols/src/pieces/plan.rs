@@ -11,7 +11,7 @@ use contend_engine::{EngineOptions, Groups};
 use contend_model::pieces::{Mode, TypeSet};
 use parking_lot::RwLock;
 
-use super::progress::RANK_MAX;
+use crate::accessors::RANK_MAX;
 
 /// Consecutive pieces of a type that take effect together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

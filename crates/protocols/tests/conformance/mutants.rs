@@ -2,6 +2,7 @@
 //! list of mutants, and the protocol without control is one more.
 
 use contend_engine::{Erased, Isolation, NamedProtocol};
+use contend_protocols::datm::Datm;
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
 use contend_protocols::locking::no_wait::NoWait;

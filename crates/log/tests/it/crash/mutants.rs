@@ -159,10 +159,11 @@ impl ProtocolVisitor<Native> for HeldTombstone {
 
 #[test]
 fn a_tombstone_stays_until_its_last_deletion_is_durable() {
-    // The transactions of `none` see all that is there, and those of Bamboo and IC3 what is not
-    // committed.
-    for (info, _) in
-        all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo", "ic3"].contains(&info.name))
+    // The transactions of `none` see all that is there, and those of Bamboo, IC3 and DATM what
+    // is not committed.
+    for (info, _) in all_protocols::<Native>()
+        .into_iter()
+        .filter(|(info, _)| !["none", "bamboo", "ic3", "datm"].contains(&info.name))
     {
         let (name, outcome) = with_protocol::<Native, _>(info.name, HeldTombstone(None)).expect("a registered name");
         assert_eq!(outcome, Ok(()), "{name}");
@@ -209,8 +210,9 @@ impl ProtocolVisitor<Native> for FailedDisk {
 
 #[test]
 fn what_a_failed_disk_has_lost_is_not_acknowledged_to_those_that_miss_it() {
-    for (info, _) in
-        all_protocols::<Native>().into_iter().filter(|(info, _)| !["none", "bamboo", "ic3"].contains(&info.name))
+    for (info, _) in all_protocols::<Native>()
+        .into_iter()
+        .filter(|(info, _)| !["none", "bamboo", "ic3", "datm"].contains(&info.name))
     {
         with_protocol::<Native, _>(info.name, FailedDisk).expect("a registered name");
     }

@@ -34,8 +34,8 @@ use contend_engine::{Change, Leaf};
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::{Ic3, Ic3Faults, Ic3Worker};
+use crate::accessors::scan_bit;
 use crate::fault::dekker_fence;
-use crate::pieces::progress::scan_bit;
 
 /// The number of workers that have a bit of their own.
 const OWN_BITS: usize = 48;
@@ -65,14 +65,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let scans = local.scans | scan_bit(table);
         if scans != local.scans {
             local.scans = scans;
-            self.progress.note_scans(local.own, scans);
+            self.progress.note_scans(local.member.own, scans);
         }
         if !local.observed.contains(&leaf) {
             local.observed.push(leaf);
         }
         // The memory of a leaf may serve again, with the word of another, since an earlier try of
         // the piece. Relaxed, both: the fence of the validation orders them.
-        let bit = Self::bit_of(local.own.worker).0;
+        let bit = Self::bit_of(local.member.own.worker).0;
         if leaf.word().load(Ordering::Relaxed) & bit == 0 {
             leaf.word().fetch_or(bit, Ordering::Relaxed);
         }
@@ -102,7 +102,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         while bits != 0 {
             let first = bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            for worker in self.workers_of(first).filter(|worker| *worker != local.own.worker) {
+            for worker in self.workers_of(first).filter(|worker| *worker != local.member.own.worker) {
                 let reader = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING);
                 if let Some(reader) = reader.filter(|reader| !local.gap_readers.contains(reader)) {
                     local.gap_readers.push(reader);
@@ -117,7 +117,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         while let Some(reader) = local.gap_readers.pop() {
             M::step("gap reader's outcome");
             if self.progress.outcome(reader).is_some_and(|passed| passed >= rank) {
-                local.depend_on(reader);
+                local.member.depend_on(reader);
             }
         }
     }
@@ -125,14 +125,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Takes the worker's bit out of the leaves that the transaction has observed.
     pub(super) fn forget_gaps(&self, local: &mut Ic3Worker<M>) {
         // A shared bit stays: another worker may rely on it.
-        let (bit, is_shared) = Self::bit_of(local.own.worker);
+        let (bit, is_shared) = Self::bit_of(local.member.own.worker);
         for leaf in local.observed.drain(..).filter(|_| !is_shared) {
             // Relaxed: a bit that is seen too long is a stale one.
             leaf.word().fetch_and(!bit, Ordering::Relaxed);
         }
         if local.scans != 0 {
             local.scans = 0;
-            self.progress.note_scans(local.own, 0);
+            self.progress.note_scans(local.member.own, 0);
         }
     }
 }

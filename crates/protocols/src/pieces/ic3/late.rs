@@ -10,8 +10,8 @@ use contend_engine::sets::WriteKind;
 use contend_engine::{Abort, AbortReason, Context};
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::step::shown_word;
 use super::{Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::accessors::{shown_word, unlock};
 use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;
 
@@ -84,7 +84,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
         }
         self.prepare_commit(cx, local)?;
-        self.pass_commit_point(local)?;
+        local.member.pass_commit_point(&self.progress)?;
         if !local.cells.is_empty() {
             cx.writes.will_commit();
             self.keep_late(cx, local);
@@ -105,7 +105,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 cx.writes.install(position);
             }
             let word = shown_word(cx, cell, write);
-            Self::unlock(cell, word);
+            unlock(cell, word);
         }
         local.late.locked.clear();
     }

@@ -37,8 +37,8 @@ use contend_engine::{Abort, AbortReason, Cell, Context, Groups, Located, OldVers
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::accessors::{Accessor, Shown, list_of, lock, unlock};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::pieces::accessors::{AccessList, Accessor};
 
 /// Set in the word of the epoch while the payload is uncommitted.
 const UNCOMMITTED: u64 = 1;
@@ -140,10 +140,8 @@ impl Snapshots {
     /// Notes whether a cell's payload is uncommitted: a running transaction has written it. The
     /// caller has locked the cell.
     fn note_uncommitted<M: Machine>(cell: Cell<M>) {
-        // SAFETY: a cell has four words, the second for its list.
-        let list = unsafe { AccessList::of(cell) };
         let wrote = |other: &Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
-        let is_uncommitted = list.iter().any(wrote);
+        let is_uncommitted = list_of(cell).iter().any(wrote);
         // Relaxed, both: the caller has locked the cell.
         let word = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
         epoch_word(cell).store(word | u64::from(is_uncommitted), Ordering::Relaxed);
@@ -263,7 +261,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 *copy = Some(cx.new_version(position)?);
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
-            let mut writers = Self::list(*cell).iter().filter(wrote);
+            let mut writers = list_of(*cell).iter().filter(wrote);
             let is_earlier = |other: &&Accessor<M>| other.began_in() < cx.began_in() && !F::FORGET_EARLIER_EPOCHS;
             if let Some(older) = writers.find(is_earlier) {
                 local.awaited = Some(older.owner());
@@ -280,7 +278,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         M::step("wait for an earlier epoch");
         let mut spin = Spin::<M>::new();
         // If this transaction is doomed meanwhile, its next try of the step finds out.
-        while !self.progress.has_left(other) && self.wait(local, &mut spin).is_ok() {}
+        while !self.progress.has_left(other) && local.member.wait(&self.progress, &mut spin, None).is_ok() {}
         true
     }
 
@@ -298,11 +296,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return;
         }
         if let Some(copy) = &exposed.copy {
-            Snapshots::link(cx, copy, exposed.cell, exposed.number, &saved[exposed.start..], exposed.flags);
+            let Shown { cell, number, start, flags, .. } = exposed.shown;
+            Snapshots::link(cx, copy, cell, number, &saved[start..], flags);
         }
         // Relaxed, both: this transaction has locked the cell.
-        let word = epoch_word(exposed.cell).load(Ordering::Relaxed);
-        epoch_word(exposed.cell).store(word | UNCOMMITTED, Ordering::Relaxed);
+        let epoch = epoch_word(exposed.shown.cell);
+        epoch.store(epoch.load(Ordering::Relaxed) | UNCOMMITTED, Ordering::Relaxed);
     }
 
     /// Loads the epoch of the commit, and allocates the copies that it may need: of late cells,
@@ -319,7 +318,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         self.reserve_copies(cx, local, local.epoch)?;
         if local.epoch > cx.began_in() {
             for exposed in local.exposed.iter_mut().filter(|exposed| exposed.copy.is_none()) {
-                exposed.late_copy = Some(cx.new_version(exposed.position)?);
+                exposed.late_copy = Some(cx.new_version(exposed.shown.position)?);
             }
         }
         Ok(())
@@ -349,10 +348,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// have to copy what older writers have shown, these have left the list then.
     pub(super) fn lock_behind_older(&self, exposed: &Exposed<M>) -> u64 {
         loop {
-            let word = Self::lock(exposed.cell);
-            let older = Self::list(exposed.cell).older_writer(&exposed.accessor);
+            let Shown { cell, accessor, .. } = &exposed.shown;
+            let word = lock(*cell);
+            let older = list_of(*cell).older_writer(accessor);
             let Some(older) = older.filter(|_| exposed.late_copy.is_some()) else { return word };
-            Self::unlock(exposed.cell, word);
+            unlock(*cell, word);
             M::step("wait for older writer");
             let mut spin = Spin::<M>::new();
             // It has decided, as a predecessor, and leaves its lists behind its own older ones.
@@ -366,7 +366,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The caller has locked the cell.
     pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
         let Some(snapshots) = self.snapshots() else { return };
-        let Exposed { cell, position, number, start, flags, copy, late_copy, .. } = *exposed;
+        let Exposed { copy, late_copy, shown: Shown { cell, position, number, start, flags, .. } } = *exposed;
         if let Some(copy) = late_copy {
             let records_history = cx.writes.entries()[position].table().records_history();
             if snapshots.needs_copy(cell, flags, epoch, records_history) {
@@ -395,9 +395,10 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             cx.reuse_version(copy);
         }
         let Some(copy) = exposed.copy else { return };
-        let copied = copy.cells(Groups::of(exposed.number as u32)).next().expect("the copy has the record's cells");
+        let copied =
+            copy.cells(Groups::of(exposed.shown.number as u32)).next().expect("the copy has the record's cells");
         // Relaxed: this transaction has locked the cell, and made the copy. Release: as in `link`.
-        newest_copy(exposed.cell).store(newest_copy(copied).load(Ordering::Relaxed), Ordering::Release);
+        newest_copy(exposed.shown.cell).store(newest_copy(copied).load(Ordering::Relaxed), Ordering::Release);
         // A reader may have found the copy: it stays until all that run now have ended.
         let epoch = cx.current_epoch();
         cx.retire_version(copy, epoch);

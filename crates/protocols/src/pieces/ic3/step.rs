@@ -5,34 +5,11 @@ use contend_engine::{Abort, AbortReason, Cell, Context, Located, Projection, Rec
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::{Constraint, Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use crate::accessors::{Accessor, Shown, list_of, lock, shown_word, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
-use crate::optimistic::VERSION_SHIFT;
-use crate::pieces::accessors::Accessor;
 use crate::pieces::plan::TableClasses;
-use crate::pieces::progress::Running;
-
-/// Returns the word of a locked cell as it is to be published: with the next version and the flags
-/// of the write, if there is one.
-pub(super) fn shown_word<M: Machine>(cx: &mut Context<M>, cell: Cell<M>, write: Option<(usize, usize)>) -> u64 {
-    // Relaxed: no other transaction changes the word of a locked cell.
-    let word = cell.word().load(Ordering::Relaxed);
-    let Some((position, number)) = write else { return word };
-    let write = &mut cx.writes.entries_mut()[position];
-    let next = word + (1 << VERSION_SHIFT);
-    match write.kind {
-        WriteKind::Nothing => word,
-        WriteKind::Update => next,
-        WriteKind::Insert if write.fresh && number == 0 => next & !(ABSENT | QUEUED),
-        WriteKind::Insert => next & !ABSENT,
-        WriteKind::Delete if number == 0 => {
-            write.collect = word & QUEUED == 0;
-            next | ABSENT | QUEUED
-        }
-        WriteKind::Delete => next | ABSENT,
-    }
-}
 
 /// Whether a row has another version, or is another, than when its word was observed.
 fn changed(word: u64, observed: u64) -> bool {
@@ -40,14 +17,6 @@ fn changed(word: u64, observed: u64) -> bool {
 }
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Notes a transaction that this one depends on.
-    pub(super) fn depend_on(&mut self, other: Running) {
-        // The same transactions are met in cell after cell.
-        if other.worker != self.own.worker && !self.predecessors.contains(&other) {
-            self.predecessors.push(other);
-        }
-    }
-
     /// Seals the sums of a piece, whose step goes on: a write of other columns of their records
     /// gets an entry of its own.
     pub(super) fn seal_sums(&mut self, cx: &mut Context<M>) {
@@ -88,17 +57,17 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
             local.collect_cells(cx);
             if F::ANNOUNCE_BEFORE_LOCKING {
-                self.progress.announce(local.own, rank);
+                self.progress.announce(local.member.own, rank);
             }
             self.lock_cells(cx, local)?;
             self.apply_updates(cx, local);
-            local.accessors.reserve(local.cells.len());
+            local.member.reserve(local.cells.len());
             self.reserve_copies(cx, local, cx.began_in())?;
             self.depend_on_gap_readers(local, rank);
             self.validate(cx, local)?;
             // All cells are locked until what is announced here is shown.
             M::step("announce");
-            if !self.progress.announce(local.own, rank) {
+            if !self.progress.announce(local.member.own, rank) {
                 return Err(Abort::new(AbortReason::Cascaded));
             }
             self.join_lists(cx, local);
@@ -147,7 +116,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Checks that all that the step has read is as it was.
     fn validate(&self, cx: &Context<M>, local: &Ic3Worker<M>) -> Result<(), Abort> {
         if !cx.nodes.is_empty() {
-            self.progress.validates(local.own);
+            self.progress.validates(local.member.own);
         }
         // SeqCst: pairs with the fence of inserts. Before it come the bits of the leaves that this
         // step has scanned. After it come the versions of these leaves (`gaps`). And it pairs with
@@ -163,7 +132,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             _ => cx.nodes.validate_as(Ordering::SeqCst),
         };
         if outcome.is_err() && !cx.nodes.is_empty() {
-            self.progress.has_not_validated(local.own);
+            self.progress.has_not_validated(local.member.own);
         }
         outcome
     }
@@ -173,29 +142,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         M::step("join lists");
         for step in 0..local.cells.len() {
             let StepCell { cell, write, copy } = local.cells[step];
-            let list = Self::list(cell);
-            for other in list.iter().filter(|other| !other.is(Accessor::<M>::VOID)) {
-                let wrote = other.is(Accessor::<M>::WROTE);
-                if wrote || write.is_some() {
-                    local.depend_on(other.owner());
-                }
-                // The last writer comes after all that stand behind it, and waits for them.
-                if wrote || F::LAST_ACCESSOR_ONLY {
-                    break;
-                }
-            }
+            local.member.depend_on_earlier::<F>(&list_of(cell), write.is_some());
             if F::FORGET_READS && write.is_none() {
                 continue;
             }
-            let accessor = local.accessors.take();
-            list.push(&accessor, local.own, cx.began_in(), write.is_some());
-            local.listed.push((cell, accessor));
-            if let Some((position, number)) = write {
-                // Relaxed: this transaction has locked the cell.
-                let flags = cell.word().load(Ordering::Relaxed) & (ABSENT | QUEUED);
-                let start = local.saved.len();
-                cx.writes.save(position, number, &mut local.saved);
-                let exposed = Exposed { cell, accessor, position, number, start, flags, copy, late_copy: None };
+            let accessor = local.member.join(cell, cx.began_in(), write.is_some());
+            if let Some(write) = write {
+                let shown = Shown::save(cx, cell, accessor, write, &mut local.saved);
+                let exposed = Exposed { shown, copy, late_copy: None };
                 self.keep_shown(cx, &exposed, &local.saved);
                 local.exposed.push(exposed);
             }
@@ -213,7 +167,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         for StepCell { cell, write, .. } in local.cells.drain(..) {
             let word = shown_word(cx, cell, write);
-            Self::unlock(cell, word);
+            unlock(cell, word);
         }
         local.reads.locked.clear();
     }
@@ -251,9 +205,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let cell = at.record.first_cell();
         let mut spin = Spin::<M>::new();
         loop {
-            let word = Self::lock(cell);
-            let is_written = Self::list(cell).iter().any(|other| other.is(Accessor::<M>::WROTE | Accessor::<M>::VOID));
-            Self::unlock(cell, word);
+            let word = lock(cell);
+            let is_written = list_of(cell).iter().any(|other| other.is(Accessor::<M>::WROTE | Accessor::<M>::VOID));
+            unlock(cell, word);
             if word & UNLINKED != 0 {
                 return Ok(RecordState::Unlinked);
             }

@@ -1,14 +1,13 @@
-//! The waits for predecessors: for their steps, by the rank rule, and for their commits.
+//! The waits for the steps of predecessors, by the rank rule.
 //!
 //! A transaction waits only for transactions that come before it. So no circle of waits forms, and
 //! a wait ends unless a worker has lost its core: hence the limit.
 
-use contend_engine::{Abort, AbortReason};
+use contend_engine::Abort;
 use contend_machine::{Machine, Spin};
 
 use super::{Ic3, Ic3Faults, Ic3Worker};
-use crate::method::wait::LOCK_WAITS_MAX;
-use crate::pieces::progress::Running;
+use crate::accessors::Running;
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Waits until all predecessors are past this rank, and forgets those that have ended.
@@ -20,12 +19,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return Ok(());
         }
         let mut next = 0;
-        while let Some(&other) = local.predecessors.get(next) {
+        while let Some(&other) = local.member.predecessors.get(next) {
             let mut spin = Spin::<M>::new();
             loop {
                 match self.progress.rank_of(other) {
                     None => {
-                        local.predecessors.swap_remove(next);
+                        local.member.predecessors.swap_remove(next);
                         break;
                     }
                     Some(passed) if self.is_past(local, other, passed, rank) => {
@@ -34,7 +33,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                     }
                     Some(_) => {
                         M::step("wait for steps");
-                        self.wait(local, &mut spin)?;
+                        local.member.wait(&self.progress, &mut spin, None)?;
                     }
                 }
             }
@@ -50,32 +49,5 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         // The paper's rule: behind the partner of this rank, if there is one.
         let partner = local.known.plan.as_ref().filter(|_| other.kind != Running::NO_KIND);
         passed >= rank && partner.is_some_and(|plan| plan.has_rank(other.kind as usize, rank))
-    }
-
-    /// Waits until all predecessors have ended, or are sure to commit.
-    ///
-    /// # Errors
-    /// The transaction is doomed, or has waited too long.
-    pub(super) fn wait_for_commits(&self, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        while let Some(&other) = local.predecessors.last().filter(|_| Self::waits_for_commits()) {
-            M::step("wait for commits");
-            let mut spin = Spin::<M>::new();
-            while !self.progress.has_decided(other) {
-                self.wait(local, &mut spin)?;
-            }
-            local.predecessors.pop();
-        }
-        Ok(())
-    }
-
-    pub(super) fn wait(&self, local: &Ic3Worker<M>, spin: &mut Spin<M>) -> Result<(), Abort> {
-        if self.progress.is_doomed(local.own) {
-            return Err(Abort::new(AbortReason::Cascaded));
-        }
-        if spin.count() > LOCK_WAITS_MAX {
-            return Err(Abort::new(AbortReason::LockTimeout));
-        }
-        spin.wait_briefly();
-        Ok(())
     }
 }

@@ -181,10 +181,11 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         stands_still LOCK_AS_DECLARED, "litmus-random";
     }
-    Ic3<Machine, Broken>, faults ic3::FAULTS {
+    Ic3<Machine, Broken>, faults ic3::FAULTS, accessors::FAULTS {
         stands_still FORGET_PIECE_WAIT, "litmus-pieces-pair";
         found FORGET_PREDECESSORS, "litmus-pieces-cancel";
         found LAST_ACCESSOR_ONLY, "litmus-pieces-readers";
+        found IGNORE_READERS, "litmus-pieces-readers";
         found FORGET_READS, "litmus-pieces-readers";
         found FORGET_GAP_READERS, "litmus-pieces-phantom";
         found TRUST_PLACEHOLDERS, "litmus-pieces-revive";
@@ -201,6 +202,20 @@ mutants! {
         found DOOM_AFTER_END, "pieces", CANCELS;
         stands_still ANNOUNCE_BEFORE_LOCKING, "pieces", PIECES;
         found SKIP_PIECE_VALIDATION, "litmus-lost-update";
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Datm<Machine, Broken>, faults datm::FAULTS, accessors::FAULTS {
+        found FORGET_PREDECESSORS, "litmus-lost-update";
+        found FORGET_DEPENDENTS, "litmus-pieces-cancel";
+        found LAST_ACCESSOR_ONLY, "litmus-pieces-readers";
+        found IGNORE_READERS, "litmus-write-skew"
+            => datm_that_ignores_readers_is_caught by_schedules "G2-item: write skew";
+        found RESTORE_VOID, "pieces", CANCELS;
+        found DOOM_AFTER_END, "pieces", CANCELS;
+        found UNLINK_READ, "litmus-pieces-phantom";
+        found TRUST_OWN_READS, "litmus-random";
+        found KEEP_INTERMEDIATE_READS, "litmus-random";
+        found VALIDATE_BEFORE_WAITING, "litmus-absent";
         found FORGET_GAPS, "litmus-absent";
     }
     HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {

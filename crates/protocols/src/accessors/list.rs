@@ -1,5 +1,4 @@
-//! The list of a cell's accessors: the running transactions that have read or written it in a step
-//! that took effect.
+//! The list of a cell's accessors: the running transactions that have read or written it.
 //!
 //! The second word of a cell is the address of its newest accessor, or 0. The accessors are linked
 //! in both directions, the newest first. A list is read and changed under the cell's lock only, so
@@ -19,7 +18,7 @@ use super::progress::Running;
 
 /// A transaction's access to a cell.
 #[repr(align(64))]
-pub(super) struct Accessor<M: Machine> {
+pub(crate) struct Accessor<M: Machine> {
     older: M::U64,
     newer: M::U64,
     /// The worker's number, above the flags.
@@ -38,9 +37,9 @@ impl<M: Machine> std::fmt::Debug for Accessor<M> {
 
 impl<M: Machine> Accessor<M> {
     /// The transaction has written the cell.
-    pub(super) const WROTE: u64 = 1;
+    pub(crate) const WROTE: u64 = 1;
     /// The access has no effect any more: an older write of the cell was rolled back.
-    pub(super) const VOID: u64 = 1 << 1;
+    pub(crate) const VOID: u64 = 1 << 1;
     const WORKER_SHIFT: u32 = 2;
 
     fn new() -> Self {
@@ -49,7 +48,7 @@ impl<M: Machine> Accessor<M> {
     }
 
     /// Returns the transaction.
-    pub(super) fn owner(&self) -> Running {
+    pub(crate) fn owner(&self) -> Running {
         // Relaxed, all: under the cell's lock.
         Running {
             worker: (self.worker.load(Ordering::Relaxed) >> Self::WORKER_SHIFT) as usize,
@@ -60,21 +59,27 @@ impl<M: Machine> Accessor<M> {
     }
 
     /// Returns the epoch in which the transaction began.
-    pub(super) fn began_in(&self) -> u64 {
+    pub(crate) fn began_in(&self) -> u64 {
         // Relaxed: under the cell's lock.
         self.began_in.load(Ordering::Relaxed)
     }
 
     /// Whether the access has this flag.
-    pub(super) fn is(&self, flag: u64) -> bool {
+    pub(crate) fn is(&self, flag: u64) -> bool {
         // Relaxed: under the cell's lock.
         self.worker.load(Ordering::Relaxed) & flag != 0
     }
 
     /// Makes the access void.
-    pub(super) fn make_void(&self) {
+    pub(crate) fn make_void(&self) {
         // Relaxed, both: under the cell's lock.
         self.worker.store(self.worker.load(Ordering::Relaxed) | Self::VOID, Ordering::Relaxed);
+    }
+
+    /// Makes the access a read: its write was taken back, and the transaction goes on.
+    pub(crate) fn make_read(&self) {
+        // Relaxed, both: under the cell's lock.
+        self.worker.store(self.worker.load(Ordering::Relaxed) & !Self::WROTE, Ordering::Relaxed);
     }
 
     fn address(&self) -> u64 {
@@ -84,7 +89,7 @@ impl<M: Machine> Accessor<M> {
 
 /// The list of a cell that the caller has locked.
 #[derive(Debug)]
-pub(super) struct AccessList<'a, M: Machine> {
+pub(crate) struct AccessList<'a, M: Machine> {
     newest: &'a M::U64,
 }
 
@@ -93,7 +98,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
     ///
     /// # Safety
     /// The protocol's cells have two metadata words or more, and the second is used for the list.
-    pub(super) unsafe fn of(cell: Cell<M>) -> Self {
+    pub(crate) unsafe fn of(cell: Cell<M>) -> Self {
         // SAFETY: by the caller's promise.
         AccessList { newest: unsafe { cell.meta(1) } }
     }
@@ -106,27 +111,27 @@ impl<'a, M: Machine> AccessList<'a, M> {
     }
 
     /// Whether no running transaction has accessed the cell.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: under the cell's lock.
         self.newest.load(Ordering::Relaxed) == 0
     }
 
     /// Returns the accessors, the newest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
         // Relaxed, both: under the cell's lock.
         let first = Self::at(self.newest.load(Ordering::Relaxed));
         std::iter::successors(first, |accessor| Self::at(accessor.older.load(Ordering::Relaxed)))
     }
 
     /// Returns the accessors that are newer than this one, the oldest first.
-    pub(super) fn newer_than(&self, accessor: &Accessor<M>) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
+    pub(crate) fn newer_than(&self, accessor: &Accessor<M>) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
         // Relaxed, both: under the cell's lock.
         let first = Self::at(accessor.newer.load(Ordering::Relaxed));
         std::iter::successors(first, |accessor| Self::at(accessor.newer.load(Ordering::Relaxed)))
     }
 
     /// Returns the nearest older writer whose own access is not void.
-    pub(super) fn older_writer(&self, accessor: &Accessor<M>) -> Option<Running> {
+    pub(crate) fn older_writer(&self, accessor: &Accessor<M>) -> Option<Running> {
         // Relaxed, both: under the cell's lock.
         let first = Self::at(accessor.older.load(Ordering::Relaxed));
         let mut older = std::iter::successors(first, |other| Self::at(other.older.load(Ordering::Relaxed)));
@@ -135,7 +140,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
     }
 
     /// Makes an access of `own`, which began in this epoch, the newest.
-    pub(super) fn push(&self, accessor: &Accessor<M>, own: Running, began_in: u64, wrote: bool) {
+    pub(crate) fn push(&self, accessor: &Accessor<M>, own: Running, began_in: u64, wrote: bool) {
         // Relaxed, all: under the cell's lock, whose Release publishes them.
         let older = self.newest.load(Ordering::Relaxed);
         accessor.older.store(older, Ordering::Relaxed);
@@ -155,7 +160,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
     }
 
     /// Takes an access out of the list.
-    pub(super) fn remove(&self, accessor: &Accessor<M>) {
+    pub(crate) fn remove(&self, accessor: &Accessor<M>) {
         // Relaxed, all: under the cell's lock.
         let (older, newer) = (accessor.older.load(Ordering::Relaxed), accessor.newer.load(Ordering::Relaxed));
         match Self::at(newer) {
@@ -171,13 +176,13 @@ impl<'a, M: Machine> AccessList<'a, M> {
 }
 
 /// The accessors of workers that have ended, for new workers.
-pub(super) type Pool<M> = Arc<Mutex<Vec<Block<M, Accessor<M>>>>>;
+pub(crate) type Pool<M> = Arc<Mutex<Vec<Block<M, Accessor<M>>>>>;
 
 /// The accessors that a worker allocates at once.
 const AT_ONCE: usize = if cfg!(loom) { 4 } else { 32 };
 
 /// A worker's accessors. Its transaction uses the first `used` of them.
-pub(super) struct Accessors<M: Machine> {
+pub(crate) struct Accessors<M: Machine> {
     blocks: Vec<Block<M, Accessor<M>>>,
     used: usize,
     pool: Pool<M>,
@@ -196,12 +201,12 @@ impl<M: Machine> Drop for Accessors<M> {
 }
 
 impl<M: Machine> Accessors<M> {
-    pub(super) fn new(pool: &Pool<M>) -> Self {
+    pub(crate) fn new(pool: &Pool<M>) -> Self {
         Accessors { blocks: Vec::new(), used: 0, pool: Arc::clone(pool) }
     }
 
     /// Makes sure that the next `count` calls of [`Accessors::take`] allocate nothing.
-    pub(super) fn reserve(&mut self, count: usize) {
+    pub(crate) fn reserve(&mut self, count: usize) {
         while self.used + count > self.blocks.len() * AT_ONCE {
             let idle = self.pool.lock().pop();
             self.blocks.push(idle.unwrap_or_else(|| Block::new(AT_ONCE, |_| Accessor::new())));
@@ -209,7 +214,7 @@ impl<M: Machine> Accessors<M> {
     }
 
     /// Returns an accessor that is in no list.
-    pub(super) fn take(&mut self) -> AccessorHandle<M> {
+    pub(crate) fn take(&mut self) -> AccessorHandle<M> {
         self.reserve(1);
         let number = self.used;
         self.used += 1;
@@ -217,14 +222,14 @@ impl<M: Machine> Accessors<M> {
     }
 
     /// Frees all accessors, none of which is in a list.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.used = 0;
     }
 }
 
 /// A worker's reference to one of its own accessors.
 #[derive(Debug)]
-pub(super) struct AccessorHandle<M: Machine>(NonNull<Accessor<M>>);
+pub(crate) struct AccessorHandle<M: Machine>(NonNull<Accessor<M>>);
 
 impl<M: Machine> Clone for AccessorHandle<M> {
     fn clone(&self) -> Self {

@@ -27,23 +27,23 @@ const VALIDATES: u64 = 1 << 3;
 const DOOMED: u64 = 1 << 4;
 const RANK_SHIFT: u32 = 5;
 /// The largest rank.
-pub(super) const RANK_MAX: u64 = (1 << 14) - 1;
+pub(crate) const RANK_MAX: u64 = (1 << 14) - 1;
 const NUMBER_SHIFT: u32 = 19;
 
 /// A running transaction, as others name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Running {
+pub(crate) struct Running {
     /// The number of its worker.
-    pub(super) worker: usize,
+    pub(crate) worker: usize,
     /// Its number among the transactions of its worker.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Its type, or [`Running::NO_KIND`].
-    pub(super) kind: u32,
+    pub(crate) kind: u32,
 }
 
 impl Running {
     /// The transaction has no declared type.
-    pub(super) const NO_KIND: u32 = u32::MAX;
+    pub(crate) const NO_KIND: u32 = u32::MAX;
 }
 
 /// A worker's words, on a line of their own.
@@ -57,7 +57,7 @@ struct Line<M: Machine> {
 
 /// The progress of all workers' transactions.
 #[derive(Debug)]
-pub(super) struct Progress<M: Machine> {
+pub(crate) struct Progress<M: Machine> {
     lines: Box<[CachePadded<Line<M>>]>,
     /// One more than the largest number of a worker so far. A word of the host: it changes when a
     /// worker is made.
@@ -67,13 +67,13 @@ pub(super) struct Progress<M: Machine> {
 impl<M: Machine> Progress<M> {
     /// Returns the progress of workers with numbers below `workers`, none of which runs a
     /// transaction.
-    pub(super) fn new(workers: usize) -> Self {
+    pub(crate) fn new(workers: usize) -> Self {
         let line = |_| CachePadded::new(Line { progress: M::U64::new(ENDED), scans: M::U64::new(0) });
         Progress { lines: (0..workers).map(line).collect(), workers: AtomicUsize::new(0) }
     }
 
     /// Returns a number that no worker so far has reached.
-    pub(super) fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         // SeqCst: comes behind the fence of an insert's step (`gaps`). A reader whose worker is not
         // counted yet passes its own fence later, and finds the leaf changed.
         self.workers.load(Ordering::SeqCst)
@@ -85,7 +85,7 @@ impl<M: Machine> Progress<M> {
 
     /// Counts a worker, and returns the number of its last transaction. A worker that takes the
     /// place of another continues its numbers.
-    pub(super) fn register(&self, worker: usize) -> u64 {
+    pub(crate) fn register(&self, worker: usize) -> u64 {
         // SeqCst: pairs with the load in `workers`.
         self.workers.fetch_max(worker + 1, Ordering::SeqCst);
         // Relaxed: the worker that stored the word has ended.
@@ -94,7 +94,7 @@ impl<M: Machine> Progress<M> {
 
     /// Begins a transaction.
     #[inline(always)]
-    pub(super) fn begin(&self, own: Running) {
+    pub(crate) fn begin(&self, own: Running) {
         // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
         // `rank_of` and `has_decided`, which take a larger number for the end.
         self.word(own.worker).store(own.number << NUMBER_SHIFT, Ordering::Release);
@@ -102,13 +102,13 @@ impl<M: Machine> Progress<M> {
 
     /// Whether the caller's transaction has to abort, because one that it depends on has aborted.
     #[inline(always)]
-    pub(super) fn is_doomed(&self, own: Running) -> bool {
+    pub(crate) fn is_doomed(&self, own: Running) -> bool {
         // Relaxed: a doom that this load misses fails the exchange at the commit point.
         self.word(own.worker).load(Ordering::Relaxed) & DOOMED != 0
     }
 
     /// Dooms a transaction, unless it has passed its commit point or ended.
-    pub(super) fn doom(&self, other: Running) {
+    pub(crate) fn doom(&self, other: Running) {
         let word = self.word(other.worker);
         // Relaxed: the exchange judges the word that the load has seen.
         let mut now = word.load(Ordering::Relaxed);
@@ -123,20 +123,20 @@ impl<M: Machine> Progress<M> {
     }
 
     /// Says that the caller's transaction validates leaves from here on.
-    pub(super) fn validates(&self, own: Running) {
+    pub(crate) fn validates(&self, own: Running) {
         // Relaxed: the fence that follows orders it (`Ic3::validate`).
         self.word(own.worker).fetch_or(VALIDATES, Ordering::Relaxed);
     }
 
     /// Says that the caller's validation has failed.
-    pub(super) fn has_not_validated(&self, own: Running) {
+    pub(crate) fn has_not_validated(&self, own: Running) {
         // Relaxed: a transaction that waits for the end of the validation takes nothing from it.
         self.word(own.worker).fetch_and(!VALIDATES, Ordering::Relaxed);
     }
 
     /// Announces that the step of this rank takes effect: the caller has locked all its cells, and
     /// validated them. Returns `false`, and announces nothing, if the transaction is doomed.
-    pub(super) fn announce(&self, own: Running, rank: u64) -> bool {
+    pub(crate) fn announce(&self, own: Running, rank: u64) -> bool {
         let word = self.word(own.worker);
         // Relaxed: only a doom can come between, and the exchange finds it.
         let mut now = word.load(Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl<M: Machine> Progress<M> {
     }
 
     /// Passes the commit point of the caller's transaction. Returns `false` if it is doomed.
-    pub(super) fn commit_point(&self, own: Running) -> bool {
+    pub(crate) fn commit_point(&self, own: Running) -> bool {
         let word = self.word(own.worker);
         // Relaxed, all: as in `doom`.
         let now = word.load(Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl<M: Machine> Progress<M> {
 
     /// Says that the commit of the caller's transaction has its place in the log, and that its sums
     /// and appends are there. From here on its successors may commit.
-    pub(super) fn decide(&self, own: Running) {
+    pub(crate) fn decide(&self, own: Running) {
         // Release: pairs with the Acquire of `rank_of` and `has_decided`: a successor's place in
         // the log comes behind.
         self.word(own.worker).fetch_or(DECIDED, Ordering::Release);
@@ -172,7 +172,7 @@ impl<M: Machine> Progress<M> {
 
     /// Ends the caller's transaction, which is in no list any more. If it aborts, it has doomed its
     /// successors before.
-    pub(super) fn end(&self, own: Running) {
+    pub(crate) fn end(&self, own: Running) {
         // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor
         // that sees the end also sees its own doom, and fails at its commit point.
         self.word(own.worker).fetch_or(ENDED, Ordering::Release);
@@ -180,12 +180,12 @@ impl<M: Machine> Progress<M> {
 
     /// Whether a transaction has ended, or is sure to commit.
     #[inline(always)]
-    pub(super) fn has_decided(&self, other: Running) -> bool {
+    pub(crate) fn has_decided(&self, other: Running) -> bool {
         self.rank_of(other).is_none()
     }
 
     /// Whether a transaction is in no list any more.
-    pub(super) fn has_left(&self, other: Running) -> bool {
+    pub(crate) fn has_left(&self, other: Running) -> bool {
         // Acquire: pairs with the Release of `end` and `begin`.
         let now = self.word(other.worker).load(Ordering::Acquire);
         now >> NUMBER_SHIFT != other.number || now & ENDED != 0
@@ -194,7 +194,7 @@ impl<M: Machine> Progress<M> {
     /// Returns how far a transaction has come: the rank of its last step that has taken effect, or
     /// `None` if it has ended or is sure to commit.
     #[inline(always)]
-    pub(super) fn rank_of(&self, other: Running) -> Option<u64> {
+    pub(crate) fn rank_of(&self, other: Running) -> Option<u64> {
         // Acquire: pairs with the Release of `announce`, `decide`, `end` and `begin`.
         let now = self.word(other.worker).load(Ordering::Acquire);
         let runs = now >> NUMBER_SHIFT == other.number && now & (ENDED | DECIDED) == 0;
@@ -202,14 +202,14 @@ impl<M: Machine> Progress<M> {
     }
 
     /// Notes that the caller's transaction observes gaps of the tables in `scans`.
-    pub(super) fn note_scans(&self, own: Running, scans: u64) {
+    pub(crate) fn note_scans(&self, own: Running, scans: u64) {
         // Relaxed: the fence of the validation orders it, as it orders the bit of the leaf.
         self.lines[own.worker].scans.store(scans, Ordering::Relaxed);
     }
 
     /// Returns the transaction of a worker, if it may have observed gaps of a table in a step of
     /// this rank that has taken effect, or, with `validating`, that is being validated.
-    pub(super) fn gap_reader(&self, worker: usize, table: u32, rank: u64, validating: bool) -> Option<Running> {
+    pub(crate) fn gap_reader(&self, worker: usize, table: u32, rank: u64, validating: bool) -> Option<Running> {
         // SeqCst: comes behind the caller's fence, in one order with the fence of the reader's
         // validation.
         let now = self.word(worker).load(Ordering::SeqCst);
@@ -222,7 +222,7 @@ impl<M: Machine> Progress<M> {
 
     /// Waits while a transaction validates, and returns how far it has come then: as
     /// [`Progress::rank_of`].
-    pub(super) fn outcome(&self, other: Running) -> Option<u64> {
+    pub(crate) fn outcome(&self, other: Running) -> Option<u64> {
         let mut spin = Spin::<M>::new();
         loop {
             // Acquire: pairs with the Release of `announce`, `decide`, `end` and `begin`.
@@ -237,6 +237,6 @@ impl<M: Machine> Progress<M> {
 }
 
 /// Returns the bit of a table in the word of scans.
-pub(super) fn scan_bit(table: u32) -> u64 {
+pub(crate) fn scan_bit(table: u32) -> u64 {
     1 << (table % u64::BITS)
 }
