@@ -44,7 +44,8 @@
 //! fails at once. A write moves the own access to the newest place. Those that have read in between
 //! become predecessors.
 //!
-//! **Metadata, dooms** and the taking back of rows: [`crate::accessors`].
+//! **Metadata**: two words a cell, a list of accessors, and a line of progress for each worker:
+//! [`crate::accessors`]. There stands as well how rows are put back, and transactions doomed.
 //!
 //! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
 //! predecessors have ended or are sure to commit, and after the validation of the leaves. It fails
@@ -79,7 +80,7 @@ use crate::accessors::{
 };
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
-use crate::flags::{self, ABSENT, UNLINKED};
+use crate::flags::{self, ABSENT, QUEUED, UNLINKED};
 
 options! {
     /// DATM's options.
@@ -89,6 +90,9 @@ options! {
         "datm.timeout_ns" timeout_ns: u64 = 450_000, in 0..=10_000_000_000;
     }
 }
+
+/// The word of the first cell of a placeholder that no transaction has given a row.
+const UNUSED_PLACEHOLDER: u64 = ABSENT | QUEUED;
 
 /// The protocol.
 #[derive(Debug)]
@@ -212,7 +216,7 @@ impl<M: Machine, F: DatmFaults> Datm<M, F> {
         Ok(())
     }
 
-    /// Shows the write at this position of the write set to others.
+    /// Shows the write at this position of the write set to others, if it has an effect.
     ///
     /// # Errors
     /// The record does not fit the write, or another transaction has written it after this one has
@@ -220,12 +224,19 @@ impl<M: Machine, F: DatmFaults> Datm<M, F> {
     fn show(&self, cx: &mut Context<M>, local: &mut DatmWorker<M>, position: usize) -> Result<(), Abort> {
         M::step("show");
         let write = &cx.writes.entries()[position];
-        let (numbers, needs_row) = (write.cell_numbers(), write.needs_row());
+        let (numbers, kind) = (write.cell_numbers(), write.kind);
         let flags = local.lock(write.cells());
-        let is_gone = flags & UNLINKED != 0 || needs_row && flags & ABSENT != 0;
-        let order = local.check_order::<F>();
-        let fits = order.and(if is_gone { Err(Abort::new(AbortReason::RecordGone)) } else { Ok(()) });
-        if fits.is_err() {
+        let fits = local.check_order::<F>().and_then(|()| {
+            // A row of another transaction in the own placeholder may have been put back since.
+            let is_used = write.fresh && local.locked[0].1 != UNUSED_PLACEHOLDER;
+            let is_gone = flags & UNLINKED != 0 || write.needs_row() && flags & ABSENT != 0;
+            match (is_used, is_gone) {
+                (true, _) => Err(Abort::new(AbortReason::ReadValidation)),
+                (_, true) => Err(Abort::new(AbortReason::RecordGone)),
+                _ => Ok(()),
+            }
+        });
+        if fits.is_err() || kind == WriteKind::Nothing {
             local.unlock();
             return fits;
         }
@@ -252,7 +263,9 @@ impl<M: Machine, F: DatmFaults> Datm<M, F> {
                 next += 1;
             }
             let is_shown = next < before && local.shown[next].position == position;
-            if !is_shown && cx.writes.entries()[position].kind != WriteKind::Nothing {
+            let write = &cx.writes.entries()[position];
+            // A placeholder whose row the transaction has deleted itself is looked at once more.
+            if !is_shown && (write.kind != WriteKind::Nothing || write.fresh) {
                 self.show(cx, local, position)?;
             }
         }
@@ -395,14 +408,13 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
         M::step("placeholder");
         // The transaction relies on the key's absence. The first cell stands for all, because each
         // insert or delete writes it.
-        let flags = local.lock(at.cells(Groups::FIRST));
-        let is_absent = flags::found(flags) == RecordState::Absent;
-        if is_absent {
+        let is_unused = local.lock(at.cells(Groups::FIRST)) == UNUSED_PLACEHOLDER;
+        if is_unused {
             local.observe::<F>(cx.began_in());
         }
         local.unlock();
-        if !is_absent {
-            // Another transaction has used the placeholder already.
+        if !is_unused {
+            // Another transaction has given it a row already, since it came into the index.
             return Err(Abort::new(AbortReason::ReadValidation));
         }
         cx.nodes.follow(change)
