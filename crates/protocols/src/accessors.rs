@@ -23,8 +23,8 @@
 //! cells with larger addresses. So the locks can't deadlock, and waits for them have no limit.
 //!
 //! **Why an abort is not missed.** A transaction dooms the accessors behind its own before its end
-//! is announced. A transaction that depends on it waits for that end before its own commit point. So
-//! it has been doomed by then, and the exchange at its commit point fails.
+//! is announced. A transaction that depends on it waits for that end before its own commit point.
+//! So it has been doomed by then, and the exchange at its commit point fails.
 
 mod list;
 mod member;

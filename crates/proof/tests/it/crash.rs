@@ -14,11 +14,15 @@ fn crash(protocol: &str, workload: &str, settings: &[(&str, &str)], config: &Cra
     crash_test(&run, config, &Stop::default(), &|| ()).expect("valid input")
 }
 
+/// A short timeout for DATM, which lets transactions that depend on each other wait until then. A
+/// test is cut off after some milliseconds of the explorer's clock.
+const IMPATIENT: (&str, &str) = ("datm.timeout_ns", "5000");
+
 /// Under every protocol, with every commit protocol that it supports.
 #[test]
 fn nothing_is_lost() {
     for workload in ["ycsb-a", "tatp"] {
-        let all = crash("all", workload, &[], &CrashConfig { seeds: 8, seed: 5, ..CrashConfig::default() });
+        let all = crash("all", workload, &[IMPATIENT], &CrashConfig { seeds: 8, seed: 5, ..CrashConfig::default() });
         assert!(all.len() > 80, "{}", all.len());
         for crashed in &all {
             assert_eq!(crashed.wrong, None, "{} on {workload} with log={}", crashed.protocol, crashed.log);
@@ -39,7 +43,7 @@ fn nothing_is_lost() {
 /// With options that change which writes are logged or omitted.
 #[test]
 fn nothing_is_lost_with_options() {
-    let options: [(&str, &[(&str, &str)]); 7] = [
+    let options: [(&str, &[(&str, &str)]); 8] = [
         ("silo", &[("log", "clr"), ("log.lsn", "on")]),
         ("mvcc", &[("versions.nwr", "on")]),
         ("cicada", &[("versions.nwr", "on"), ("ts", "on"), ("log.group", "1000")]),
@@ -47,6 +51,7 @@ fn nothing_is_lost_with_options() {
         ("silo", &[("cu", "on"), ("ts", "on")]),
         ("mvcc", &[("cu", "on"), ("log", "elr-group")]),
         ("bamboo", &[("cu", "on")]),
+        ("datm", &[("cu", "on"), IMPATIENT]),
     ];
     for (protocol, settings) in options {
         for workload in ["ycsb-a", "litmus-overwrites", "litmus-updates"] {
@@ -78,7 +83,7 @@ fn write_counters_that_begin_anew_are_found() {
 #[test]
 fn rows_come_and_go() {
     let config = CrashConfig { seeds: 24, seed: 5, transactions: 24, ..CrashConfig::default() };
-    let all = crash("all", "litmus-births", &[], &config);
+    let all = crash("all", "litmus-births", &[IMPATIENT], &config);
     assert!(all.len() > 80, "{}", all.len());
     for crashed in &all {
         assert_eq!(crashed.wrong, None, "{} with log={}", crashed.protocol, crashed.log);

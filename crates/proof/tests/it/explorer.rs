@@ -12,15 +12,23 @@ fn on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     RunConfig { workload: workload.into(), settings, ..RunConfig::default() }
 }
 
+/// A short timeout for DATM, which lets transactions that depend on each other wait until then. An
+/// execution is cut after some milliseconds of the explorer's clock.
+const IMPATIENT: (&str, &str) = ("datm.timeout_ns", "5000");
+
+/// All protocols on a workload.
+fn all_on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
+    on(workload, &[settings, &[IMPATIENT]].concat())
+}
+
 #[test]
 fn no_registered_protocol_breaks_its_promise() {
     for info in litmus::INFOS {
         for strategy in STRATEGIES {
             let config = ExploreConfig { executions: 500, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
-                for explored in explore(&on(info.name, settings).resolve().expect("valid"), &config, &Stop::default())
-                    .expect("valid")
-                {
+                let run = all_on(info.name, settings).resolve().expect("valid");
+                for explored in explore(&run, &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated, "{strategy} {explored:#?}");
                     assert_eq!(explored.livelocks, 0, "{strategy} {explored:#?}");
                 }
@@ -34,7 +42,7 @@ fn no_registered_protocol_breaks_its_promise() {
 fn pieces_break_no_promise() {
     for info in chains::INFOS {
         let config = ExploreConfig { executions: 200, ..ExploreConfig::default() };
-        let run = on(info.name, &[("cu", "on"), ("ts", "on")]).resolve().expect("valid");
+        let run = all_on(info.name, &[("cu", "on"), ("ts", "on")]).resolve().expect("valid");
         for explored in explore(&run, &config, &Stop::default()).expect("valid") {
             assert!(!explored.violated, "{explored:#?}");
             assert_eq!(explored.livelocks, 0, "{explored:#?}");
@@ -68,11 +76,30 @@ fn ic3_orders_all_pieces() {
 }
 
 #[test]
+fn datm_commits_no_cycle() {
+    const SPLIT: [(&str, &str); 2] = [("cu", "on"), ("ts", "on")];
+    for info in litmus::INFOS.iter().chain(chains::INFOS) {
+        for (settings, index) in [(&[][..], None), (&SPLIT, None), (&SPLIT, Some("ordered"))] {
+            let settings = [settings, &[IMPATIENT]].concat();
+            let run =
+                RunConfig { protocols: vec!["datm".into()], index: index.map(Into::into), ..on(info.name, &settings) };
+            for strategy in [StrategyChoice::Random, StrategyChoice::Pct(3)] {
+                let config = ExploreConfig { executions: 1000, strategy: strategy.clone(), ..ExploreConfig::default() };
+                for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+                    assert!(!explored.violated, "{strategy} {settings:?} {explored:#?}");
+                    assert_eq!(explored.livelocks, 0, "{strategy} {settings:?} {explored:#?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn other_workloads_are_explored_as_well() {
     for workload in ["ycsb-f", "bank", "smallbank", "tatp", "pieces"] {
         let config = ExploreConfig { executions: 30, ..ExploreConfig::default() };
-        for explored in explore(&on(workload, &[]).resolve().expect("valid"), &config, &Stop::default()).expect("valid")
-        {
+        let run = all_on(workload, &[]).resolve().expect("valid");
+        for explored in explore(&run, &config, &Stop::default()).expect("valid") {
             assert!(!explored.violated && explored.commits > 0, "{explored:#?}");
         }
     }
@@ -132,9 +159,8 @@ fn a_protected_transaction_commits() {
         for strategy in STRATEGIES {
             let config = ExploreConfig { executions: 150, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[("protect", "1")][..], &[("protect", "1"), ("cu", "on"), ("ts", "on")]] {
-                for explored in explore(&on(info.name, settings).resolve().expect("valid"), &config, &Stop::default())
-                    .expect("valid")
-                {
+                let run = all_on(info.name, settings).resolve().expect("valid");
+                for explored in explore(&run, &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated && explored.livelocks == 0, "{strategy} {explored:#?}");
                     assert!(explored.tries < TRIES + explored.cores as u32, "{strategy} {explored:#?}");
                 }
@@ -193,7 +219,7 @@ fn executions_that_are_taken_back_are_those_that_are_built_anew() {
         let config = ExploreConfig { executions: 40, ..ExploreConfig::default() };
         let anew = ExploreConfig { anew: true, ..config.clone() };
         for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
-            let run = on(info.name, settings);
+            let run = all_on(info.name, settings);
             let [one, other] = [&config, &anew]
                 .map(|config| explore(&run.resolve().expect("valid"), config, &Stop::default()).expect("valid"));
             for (one, other) in one.into_iter().zip(other) {

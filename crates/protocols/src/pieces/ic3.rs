@@ -37,9 +37,9 @@
 //! (*append*) become visible at the commit. All other units are *contended*.
 //!
 //! **Metadata.** A cell has two words: a version above [`crate::flags`], as in the optimistic
-//! family, and the address of its newest accessor ([`crate::accessors`]). The version grows whenever a step
-//! shows a row, and when that is taken back. A worker has a line with its transaction's progress
-//! (`accessors::progress`).
+//! family, and the address of its newest accessor. The version grows whenever a step shows a row,
+//! and when that is taken back. A worker has a line with its transaction's progress. Both stand in
+//! [`crate::accessors`].
 //!
 //! **Commit point**: the exchange that sets *commits* in the worker's progress, after all
 //! predecessors have ended or are sure to commit. It fails if one of them has aborted and so doomed

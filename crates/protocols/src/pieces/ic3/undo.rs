@@ -6,8 +6,8 @@ use contend_machine::Machine;
 use super::{Ic3, Ic3Faults, Ic3Worker};
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Restores what was there before, the newest write first, dooms the later accessors, and leaves
-    /// all lists.
+    /// Restores what was there before, the newest write first, dooms the later accessors, and
+    /// leaves all lists.
     pub(super) fn undo(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         for exposed in local.exposed.iter().rev() {
             let (shown, saved) = (&exposed.shown, &local.saved);
