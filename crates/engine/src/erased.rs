@@ -48,6 +48,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn provides_write_counters(&self) -> bool;
     fn reads_snapshots(&self) -> bool;
     fn sees_own_commits(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> bool;
+    fn is_doomed(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> bool;
     fn new_worker_state(&self, worker: usize) -> AnyWorkerState;
     fn init(&self, cells: Cells<M>, initial: RecordOrigin);
     fn begin(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
@@ -81,7 +82,7 @@ trait Behind<M: Machine>: Send + Sync {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;
-    fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>);
+    fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64);
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, position: usize) -> Result<(), Abort>;
     fn uses_pieces(&self) -> bool;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
@@ -143,8 +144,8 @@ macro_rules! forward {
                 Protocol::declare(self, types, options)
             }
 
-            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>) {
-                Protocol::absent_found(self, of::<P::WorkerState>(local), table, leaf);
+            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64) {
+                Protocol::absent_found(self, of::<P::WorkerState>(local), table, leaf, version);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
@@ -215,8 +216,8 @@ macro_rules! forward {
                 self.0.declare(types, options)
             }
 
-            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>) {
-                self.0.absent_found(local, table, leaf);
+            fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64) {
+                self.0.absent_found(local, table, leaf, version);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
@@ -248,6 +249,7 @@ macro_rules! forward {
 
 forward! {
     sees_own_commits() -> bool;
+    is_doomed() -> bool;
     begin() -> Result<(), Abort>;
     read(at: Located<'_, M>, columns: Projection<'_>) -> Result<RecordState, Abort>;
     write(at: Located<'_, M>, groups: Groups, mode: WriteMode) -> Result<RecordState, Abort>;

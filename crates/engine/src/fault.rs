@@ -42,6 +42,8 @@ faults! {
     /// An insert that has split a leaf which the transaction has observed carries over what it
     /// observed to the left half alone.
     ForgetSplits,
+    /// A piece that runs again keeps the writes of its first run.
+    KeepRetriedWrites,
     /// Workers begin transactions though the gate is closed: nobody is protected.
     PassClosedGate,
     /// A worker that has closed the gate never opens it.

@@ -484,6 +484,15 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Whether the running transaction can't commit any more, because another one has aborted whose
+    /// uncommitted writes it has seen. If the application cancels such a transaction, the reason is
+    /// [`AbortReason::Cascaded`], and the transaction is tried again: what made the application
+    /// cancel may never have been. The engine asks only protocols that treat pieces by themselves.
+    fn is_doomed(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
+        let _ = (cx, local);
+        false
+    }
+
     /// Whether the protocol gives its writes of a row ordered numbers
     /// ([`crate::sets::WriteSet::set_write_counter`]), so that a log need not count the writes
     /// ([`crate::commit_sink`]).
@@ -574,10 +583,10 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     ) -> Result<(), Abort>;
 
     /// Notes that an insert is going to give a row to an absent record, which it has found in this
-    /// leaf of the index of table number `table`. The record may be the placeholder of another
-    /// insert, younger than the gaps that readers have observed.
-    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
-        let _ = (local, table, leaf);
+    /// leaf of the index of table number `table`, at this version. The record may be the
+    /// placeholder of another insert, younger than the gaps that readers have observed.
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>, version: u64) {
+        let _ = (local, table, leaf, version);
     }
 
     /// Notes that the transaction is about to change the entry at this position of the write set
@@ -644,7 +653,8 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// panic, and then installs each write by [`WriteSet::install`].
     ///
     /// # Errors
-    /// The transaction has to abort. Nothing was installed.
+    /// The transaction has to abort. Nothing was installed, unless the protocol shows writes before
+    /// the commit: then `abort` takes back what it has shown.
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort>;
 
     /// Releases all locks and marks of the transaction. After a conflict

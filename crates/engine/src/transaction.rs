@@ -40,6 +40,7 @@ pub struct Transaction<'w, P: Protocol<M>, M: Machine> {
 impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     #[inline(always)]
     pub(crate) fn new(worker: &'w mut Worker<P, M>, doomed: Option<AbortReason>) -> Self {
+        worker.is_running = true;
         Transaction { worker, doomed, finished: false }
     }
 
@@ -115,6 +116,16 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         }
         let what = what.within(table.own_groups(Groups::ALL));
         if self.worker.pieces.checker.allows(table.id(), what) { Ok(()) } else { Err(self.undeclared()) }
+    }
+
+    /// Notes the failure of an access to a table, which dooms the transaction.
+    #[cold]
+    fn fail(&mut self, table: u32, abort: Abort) -> Abort {
+        // The checker notes the first violation only. So one that it has found itself stays.
+        if abort.reason == AbortReason::Undeclared {
+            self.worker.pieces.checker.refuse_settled(table);
+        }
+        self.doom(abort)
     }
 
     #[cold]
@@ -418,8 +429,14 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     }
 
     fn note_cancel(&mut self) -> Abort {
-        if self.worker.engine.protocol().uses_pieces() && !self.worker.pieces.checker.may_cancel() {
-            return self.undeclared();
+        let worker = &mut *self.worker;
+        if worker.engine.protocol().uses_pieces() {
+            if worker.engine.protocol().is_doomed(&mut worker.cx, &mut worker.local) {
+                return self.doom(Abort::new(AbortReason::Cascaded));
+            }
+            if !worker.pieces.checker.may_cancel() {
+                return self.undeclared();
+            }
         }
         Abort::new(AbortReason::User)
     }

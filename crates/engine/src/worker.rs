@@ -55,6 +55,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             committed_in: 0,
             recording: self.config.history.then(Recording::default),
             pieces: RunningPieces::default(),
+            is_running: false,
             commits: 0,
             aborts: AbortCounts::default(),
             protect_after: self.config.options.protect_after,
@@ -82,6 +83,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) committed_in: u64,
     pub(crate) recording: Option<Recording>,
     pub(crate) pieces: RunningPieces,
+    /// Whether a transaction has begun and not ended.
+    pub(crate) is_running: bool,
     commits: u64,
     aborts: AbortCounts,
     /// The number of conflicts in a row after which a transaction is protected; 0: never.
@@ -176,7 +179,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.recording.as_mut().map(|recording| std::mem::take(&mut recording.committed)).unwrap_or_default()
     }
 
-    /// Begins a transaction. If it is dropped without [`Transaction::commit`], it aborts.
+    /// Begins a transaction. If it is dropped without [`Transaction::commit`], it aborts. If it is
+    /// forgotten (`std::mem::forget`), it aborts when the worker begins the next transaction, goes
+    /// offline or ends. Until then others may wait for it.
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(|_| ())
@@ -187,6 +192,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     #[inline]
     pub fn begin_declared(&mut self, declare: impl FnOnce(&mut Declaration<M>)) -> Transaction<'_, P, M> {
         M::step("begin");
+        self.end_forgotten();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
@@ -202,7 +208,13 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             declare(&mut self.cx.declaration);
         }
         if self.engine.protocol.uses_pieces() {
-            self.pieces.begin(&self.engine.declarations, self.cx.declaration.kind_of());
+            let of = self.cx.declaration.kind_of();
+            // Such a transaction sees a snapshot, and so needs no type.
+            if of.is_none() && self.cx.declaration.is_read_only() && self.engine.protocol().reads_snapshots() {
+                self.pieces.begin_snapshot();
+            } else {
+                self.pieces.begin(&self.engine.declarations, of);
+            }
         }
         let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
         Transaction::new(self, begun.err().map(|abort| abort.reason))
@@ -227,6 +239,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             return None;
         }
         M::step("begin");
+        self.end_forgotten();
         // A snapshot needs no protection, and other transactions must not wait for it.
         self.end_protection();
         self.since_maintenance += 1;
@@ -296,6 +309,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// online holds back the epoch, and with it the reuse of memory. If its transaction is
     /// protected, all other workers wait. The next transaction brings it online again.
     pub fn go_offline(&mut self) {
+        self.end_forgotten();
         self.leave_epochs();
         self.end_protection();
     }
@@ -511,7 +525,24 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.cx.arenas.of(table.id(), table.slabs()).release(record);
     }
 
+    /// Aborts the last transaction if it has neither ended nor been dropped.
+    #[inline(always)]
+    fn end_forgotten(&mut self) {
+        if self.is_running {
+            self.abort_forgotten();
+        }
+    }
+
+    #[cold]
+    fn abort_forgotten(&mut self) {
+        M::step("abort");
+        self.engine.protocol.abort(&mut self.cx, &mut self.local, AbortReason::User);
+        self.finish_abort(AbortReason::User);
+        self.end_protection();
+    }
+
     pub(crate) fn finish_commit(&mut self) {
+        self.is_running = false;
         self.commits += 1;
         self.queue_garbage(true);
         if let Some(mut log) = self.cx.writes.log.take() {
@@ -528,6 +559,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
+        self.is_running = false;
         self.aborts.add(reason);
         self.queue_garbage(false);
         if let Some(log) = &mut self.cx.writes.log {
@@ -577,6 +609,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// that it has made stay in their indexes until they are collected.
     #[cold]
     pub(crate) fn roll_back(&mut self, mark: StepMark) {
+        if self.engine.config.fault == Some(Fault::KeepRetriedWrites) {
+            return;
+        }
         for position in mark.writes.entries..self.cx.writes.len() {
             if self.cx.writes.entries()[position].fresh {
                 self.queue(position);

@@ -42,7 +42,8 @@ pub enum AbortReason {
     /// The transaction writes more than a log takes at once. Trying again won't help.
     TooLarge,
     /// The transaction did what the declaration of its type does not allow. Trying again won't
-    /// help.
+    /// help. The worker, or the checker of the declarations, says in a sentence what it was: the
+    /// type, the piece, the table and the columns.
     Undeclared,
 }
 

@@ -231,6 +231,9 @@ pub trait Txn: RawTxn {
     /// protocol its reads may be of different states. So a body must not cancel because of a
     /// finding that no state allows (a row that should be there is missing). It notes the finding
     /// in its client, goes on to the commit, and judges it once the transaction has committed.
+    ///
+    /// There is one exception. A transaction may have seen writes of another one, which has aborted
+    /// since. Then the reason is [`AbortReason::Cascaded`], and the transaction is tried again.
     fn cancel(&mut self) -> Abort {
         self.note_cancel()
     }

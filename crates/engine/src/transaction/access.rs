@@ -91,7 +91,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             Call::Read(columns) => protocol.read(cx, local, at, columns),
             Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
         };
-        let found = found.map_err(|abort| self.doom(abort))?;
+        let found = found.map_err(|abort| self.fail(table.id(), abort))?;
         if table.holds_rows() && !self.may_pass(table, record, call.groups()) {
             return Err(self.doom(Abort::new(AbortReason::NotDurable)));
         }
@@ -172,7 +172,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                         lookup.leaf,
                         lookup.version,
                     );
-                    return observed.map(|()| None).map_err(|abort| self.doom(abort));
+                    return observed.map(|()| None).map_err(|abort| self.fail(table.id(), abort));
                 }
             }
         }
@@ -341,7 +341,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         match self.call(table, record, Call::Write(Groups::ALL, WriteMode::Insert))? {
             RecordState::Absent => {
                 let worker = &mut *self.worker;
-                worker.engine.protocol().absent_found(&mut worker.local, table.id(), lookup.leaf);
+                worker.engine.protocol().absent_found(&mut worker.local, table.id(), lookup.leaf, lookup.version);
                 let writes = &mut worker.cx.writes;
                 let position = writes.push(table, key, record, WriteKind::Insert);
                 writes.replace(position, Groups::ALL);

@@ -54,7 +54,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let Scan { visited, failed, last, notes, .. } = scan;
         M::enter(Phase::BODY);
         if let Some(abort) = failed {
-            return Err(self.doom(abort));
+            return Err(self.fail(table.id(), abort));
         }
         if self.is_recording() {
             // A scan that was stopped has read up to the last key that it returned.

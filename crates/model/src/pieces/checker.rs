@@ -44,6 +44,8 @@ pub struct PieceChecker {
     /// The number of the last piece that has begun.
     last: Option<usize>,
     is_open: bool,
+    /// Whether the running transaction may do anything.
+    is_free: bool,
     /// The first violation.
     undeclared: Option<Undeclared>,
 }
@@ -58,7 +60,13 @@ impl PieceChecker {
     #[inline(always)]
     pub fn begin(&mut self, of: Option<usize>) {
         let is_declared = |of: &usize| self.declared.as_ref().is_none_or(|all| *of < all.permissions.type_count());
-        (self.of, self.last, self.is_open) = (of.filter(is_declared), None, false);
+        (self.of, self.last, self.is_open, self.is_free) = (of.filter(is_declared), None, false, false);
+    }
+
+    /// Begins a transaction that sees a snapshot, and needs no declaration.
+    pub fn begin_free(&mut self) {
+        self.begin(None);
+        self.is_free = true;
     }
 
     /// Whether the running piece may do this to a row of a table. `what` has groups of the table
@@ -74,11 +82,21 @@ impl PieceChecker {
 
     #[cold]
     fn refuse_access(&mut self, table: u32, what: Use) -> bool {
+        if self.is_free {
+            return true;
+        }
         self.refuse(match self.of {
             None => Attempt::NoType,
             Some(_) if self.is_open => Attempt::Access(table, what),
             Some(_) => Attempt::Outside(table),
         })
+    }
+
+    /// Notes that a settled read of this table has broken its promise: the row is not there, or it
+    /// was a scan.
+    #[cold]
+    pub fn refuse_settled(&mut self, table: u32) {
+        self.refuse(Attempt::Unsettled(table));
     }
 
     fn refuse(&mut self, attempt: Attempt) -> bool {
@@ -92,7 +110,7 @@ impl PieceChecker {
     pub fn may_begin(&mut self, piece: Piece) -> bool {
         let Some(declared) = &self.declared else { return true };
         let number = piece.number();
-        let Some(of) = self.of else { return self.refuse(Attempt::NoType) };
+        let Some(of) = self.of else { return self.is_free || self.refuse(Attempt::NoType) };
         if self.is_open {
             return self.refuse(Attempt::Nested(number));
         }
@@ -118,7 +136,7 @@ impl PieceChecker {
         let Some(declared) = &self.declared else { return true };
         match (self.of, self.last) {
             (Some(of), Some(piece)) if declared.permissions.cancels(of, piece) => true,
-            _ => self.refuse(Attempt::Cancel),
+            _ => self.is_free || self.refuse(Attempt::Cancel),
         }
     }
 

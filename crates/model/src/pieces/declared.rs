@@ -10,8 +10,8 @@ use crate::group::Groups;
 pub enum Mode {
     /// The piece reads them. A scan reads what it finds, and a miss reads the absence.
     Read,
-    /// The piece reads a row whose inserting transaction has ended, in columns that only inserts
-    /// write. It conflicts with nothing.
+    /// The piece reads a row under a key, whose inserting transaction has ended, in columns that
+    /// only inserts write. It conflicts with nothing.
     Settled,
     /// The piece writes them, or reads and writes them.
     Write,
@@ -166,6 +166,12 @@ impl TypeSet {
             Mode::Insert | Mode::Delete => Groups::first(self.tables[access.table].groups),
             _ => access.groups.common(Groups::first(self.tables[access.table].groups)),
         }
+    }
+
+    /// Whether the rows of a table change by nothing but inserts.
+    pub fn only_inserts(&self, table: usize) -> bool {
+        let mut changes = self.accesses().filter(|(_, access)| access.table == table && access.mode.changes());
+        changes.all(|(_, access)| access.mode == Mode::Insert)
     }
 
     /// Returns all accesses, each with the positions of its type and piece.

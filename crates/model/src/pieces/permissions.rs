@@ -39,6 +39,9 @@ pub enum Attempt {
     Access(u32, Use),
     /// It accessed a table, by its number, outside any piece.
     Outside(u32),
+    /// It read a table, by its number, of which it has declared settled reads only. The row was not
+    /// there, or the read was a scan.
+    Unsettled(u32),
     /// It began a piece, by its number, that its type has not, or has begun before.
     OutOfOrder(usize),
     /// It began this piece inside another one, which is not the same step.
@@ -210,6 +213,12 @@ impl TypeSet {
             Attempt::Outside(number) => {
                 let table = table(number).map_or_else(|| number.to_string(), |table| table.name.clone());
                 format!("{place}: accesses {table} outside of any piece; valid pieces: {}", pieces())
+            }
+            Attempt::Unsettled(number) => {
+                let table = table(number).map_or_else(|| number.to_string(), |table| table.name.clone());
+                format!(
+                    "{place}: reads settled rows of {table}, and has missed a row or scanned; valid: rows whose inserting transactions have ended, by their keys; declare other reads by .read(..)"
+                )
             }
             Attempt::OutOfOrder(number) => match declared.pieces.get(number) {
                 Some(next) => format!(

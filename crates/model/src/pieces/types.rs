@@ -87,8 +87,9 @@ impl PieceBuilder {
         self.access(Mode::Read, table, columns.groups())
     }
 
-    /// Declares reads of columns that only inserts write, of rows whose inserting transactions have
-    /// ended.
+    /// Declares reads by key of columns that only inserts write. The program promises that the row
+    /// is there, and that its inserting transaction has ended or is the reader's own. A piece with
+    /// no other reads of the table must not scan it.
     pub fn settled<R: Row, K: Key>(self, table: &TypedTable<R, K>, columns: impl Columns<R>) -> Self {
         self.access(Mode::Settled, table, columns.groups())
     }

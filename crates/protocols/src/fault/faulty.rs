@@ -108,6 +108,10 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.sees_own_commits(cx, local)
     }
 
+    fn is_doomed(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
+        self.protocol.is_doomed(cx, local)
+    }
+
     fn provides_write_counters(&self) -> bool {
         self.protocol.provides_write_counters()
     }
@@ -174,8 +178,8 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
     }
 
-    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
-        self.protocol.absent_found(local, table, leaf);
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>, version: u64) {
+        self.protocol.absent_found(local, table, leaf, version);
     }
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {

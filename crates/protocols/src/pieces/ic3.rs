@@ -62,6 +62,7 @@
 
 mod gaps;
 mod late;
+mod settled;
 mod snapshot;
 mod step;
 mod turns;
@@ -79,7 +80,7 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::plan::{KnownPlan, Plan, Plans, Step, TableClasses};
+use super::plan::{KnownPlan, Plan, Plans, SettledReads, Step, TableClasses};
 use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock, unlock};
 use crate::fault::Sound;
 use crate::faults;
@@ -231,6 +232,15 @@ impl<M: Machine> Ic3Worker<M> {
         }
     }
 
+    /// Returns what the running piece reads of settled rows of a table.
+    #[inline(always)]
+    fn settled(&self, table: u32) -> SettledReads {
+        match (&self.known.plan, self.of) {
+            (Some(plan), Some(of)) => plan.settled(of, self.piece, table),
+            _ => SettledReads::NONE,
+        }
+    }
+
     /// Fails if the transaction sees a snapshot, and so must not write.
     fn refuse_write(&self) -> Result<(), Abort> {
         match self.snapshot {
@@ -311,7 +321,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn leaf_words(&self) -> LeafWords {
-        LeafWords::Masks
+        if F::LARGER_WORD_OF_LEAVES { LeafWords::Times } else { LeafWords::Masks }
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
@@ -334,17 +344,29 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.options.snapshots
     }
 
+    fn is_doomed(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
+        local.snapshot.is_none() && self.progress.is_doomed(local.member.own)
+    }
+
     fn sees_own_commits(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
         local.snapshot.is_some_and(|snapshot| local.epoch <= snapshot)
     }
 
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
-        let mut plan = Plan::new(types, options, self.options.append, self.options.snapshots)?;
+        let mut options = options.clone();
+        options.timestamp_splitting |= F::COARSE_CELLS;
+        let mut plan = Plan::new(types, &options, self.options.append, self.options.snapshots)?;
         if F::SKIP_MERGE {
             plan.break_by_positions();
         }
         if F::FORGET_SECOND_INSTANCE {
             plan.break_by_single_types(types);
+        }
+        if F::SUM_THAT_IS_READ {
+            plan.break_by_readers(types);
+        }
+        if F::SHOW_INSERTS_LATE {
+            plan.break_by_inserts(types);
         }
         self.plans.replace(plan);
         Ok(())
@@ -483,14 +505,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         let classes = local.classes(at.table.id());
         let contended = columns.groups().common(classes.contended);
+        let settled = local.settled(at.table.id()).groups;
+        if !settled.is_empty() && settled.contains(columns.groups()) {
+            return self.read_settled(cx, local, at, columns);
+        }
         if contended.is_empty() {
             return self.read_untracked(cx, local, at, columns, classes);
-        }
-        if let (Some(plan), Some(of)) = (&local.known.plan, local.of) {
-            let settled = plan.settled(of, local.piece, at.table.id());
-            if settled.contains(contended) {
-                return self.read_settled(cx, at, columns);
-            }
         }
         local.reads.observe_within(cx, at, columns, contended, |_| true)
     }
@@ -535,16 +555,22 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         version: u64,
     ) -> Result<(), Abort> {
         // A key that a snapshot lacks will not come into it.
-        if local.snapshot.is_none() && !local.classes(table).contended.is_empty() {
+        if local.snapshot.is_some() {
+            return Ok(());
+        }
+        if local.settled(table).is_all {
+            return self.miss_settled_leaf(local);
+        }
+        if !local.classes(table).contended.is_empty() {
             self.note_gap(local, table, leaf);
             cx.nodes.add(leaf, version);
         }
         Ok(())
     }
 
-    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>) {
+    fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>, version: u64) {
         if !local.classes(table).is_appended {
-            self.note_placeholder(local, table, leaf);
+            self.note_placeholder(local, table, leaf, version);
         }
     }
 
@@ -559,6 +585,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             (None, _) => self.take_effect(cx, local, 1)?,
         }
         local.member.wait_for_commits::<F>(&self.progress, None)?;
+        if F::DECIDE_EARLY {
+            self.progress.decide(local.member.own);
+        }
         self.commit_late(cx, local)?;
         if !local.exposed.is_empty() {
             // Before any transaction can commit that has seen the exposed rows.
@@ -629,6 +658,23 @@ faults! {
         /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
         /// it.
         SNAPSHOT_OF_RUNNING_EPOCH,
+        /// A reader of a snapshot follows the copies of a cell without a second look at the cell's
+        /// word.
+        TRUST_CHAINS,
+        /// A transaction says that it has decided before its sums and appends are there.
+        DECIDE_EARLY,
+        /// The analysis takes each group of columns for a unit, though a row has one cell.
+        COARSE_CELLS,
+        /// The classes of units ignore their readers: what is only added to is a sum, although it
+        /// is read.
+        SUM_THAT_IS_READ,
+        /// Rows that are inserted are shown at the commit, although other types read them.
+        SHOW_INSERTS_LATE,
+        /// A settled read does not look for a running transaction that has written the row.
+        TRUST_SETTLED,
+        /// The index keeps the larger of two leaves' words when it merges them, and not the bits of
+        /// both.
+        LARGER_WORD_OF_LEAVES,
     }
     pub const FAULTS;
 }

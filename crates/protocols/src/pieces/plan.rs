@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_analysis::{AnalysisOptions, Class, Plan as Analysis};
 use contend_engine::{EngineOptions, Groups};
-use contend_model::pieces::{Mode, TypeSet};
+use contend_model::pieces::{DeclaredPiece, Mode, TypeSet};
 use parking_lot::RwLock;
 
 use crate::accessors::RANK_MAX;
@@ -38,15 +38,41 @@ impl TableClasses {
     pub(super) const CONTENDED: TableClasses = TableClasses { contended: Groups::ALL, is_appended: false };
 }
 
+/// What a piece reads of the settled rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SettledReads {
+    /// The groups that it reads of settled rows, and accesses in no other way. If the table has no
+    /// further groups these are all groups of any table.
+    pub(super) groups: Groups,
+    /// Whether it accesses the table in no other way.
+    pub(super) is_all: bool,
+}
+
+impl SettledReads {
+    /// There are none.
+    pub(super) const NONE: SettledReads = SettledReads { groups: Groups::NONE, is_all: false };
+
+    fn of(types: &TypeSet, piece: &DeclaredPiece, table: usize) -> SettledReads {
+        let groups = |is_settled: bool| {
+            let of_table = piece.accesses.iter().filter(|access| access.table == table);
+            let wanted = of_table.filter(|access| (access.mode == Mode::Settled) == is_settled);
+            wanted.fold(Groups::NONE, |all, access| all.union(types.groups_of(access)))
+        };
+        let (settled, others) = (groups(true), groups(false));
+        let is_all = !settled.is_empty() && others.is_empty();
+        let is_whole = settled.without(others).contains(Groups::first(types.tables[table].groups));
+        SettledReads { groups: if is_whole { Groups::ALL } else { settled.without(others) }, is_all }
+    }
+}
+
 /// The plan of a set of types.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The step of each piece, by types.
     steps: Vec<Vec<Step>>,
     tables: Vec<TableClasses>,
-    /// For each type, piece and table, the groups that are read of settled rows; empty if no piece
-    /// reads any.
-    settled: Vec<Vec<Vec<Groups>>>,
+    /// For each type, piece and table, what is read of settled rows; empty if no piece reads any.
+    settled: Vec<Vec<Vec<SettledReads>>>,
     /// Whether each type runs on snapshots.
     on_snapshot: Vec<bool>,
 }
@@ -93,7 +119,7 @@ impl Plan {
             }
         }
         let on_snapshot = analysis.types.iter().map(|of| of.on_snapshot).collect();
-        Ok(Plan { steps, tables, settled: settled(types), on_snapshot })
+        Ok(Plan { steps, tables, settled: settled(types, options.split), on_snapshot })
     }
 
     /// Gives each piece the rank of its position: a deliberate fault of protocols.
@@ -115,6 +141,27 @@ impl Plan {
             if types.len() == 1 {
                 classes.contended = Groups::NONE;
             }
+        }
+    }
+
+    /// Takes units that are added to, and read, for sums: a deliberate fault of protocols.
+    pub(super) fn break_by_readers(&mut self, types: &TypeSet) {
+        for (table, classes) in self.tables.iter_mut().enumerate() {
+            let groups = |mode: Mode| {
+                let of_table = types.accesses().map(|(_, access)| access).filter(|access| access.table == table);
+                let wanted = of_table.filter(|access| access.mode == mode);
+                wanted.fold(Groups::NONE, |all, access| all.union(types.groups_of(access)))
+            };
+            let others = groups(Mode::Write).union(groups(Mode::Insert)).union(groups(Mode::Delete));
+            classes.contended = classes.contended.without(groups(Mode::Update).without(others));
+        }
+    }
+
+    /// Takes tables into which rows are inserted for such as are only appended to: a deliberate
+    /// fault of protocols.
+    pub(super) fn break_by_inserts(&mut self, types: &TypeSet) {
+        for (_, access) in types.accesses().filter(|(_, access)| access.mode == Mode::Insert) {
+            self.tables[access.table] = TableClasses { contended: Groups::NONE, is_appended: true };
         }
     }
 
@@ -146,10 +193,15 @@ impl Plan {
         self.tables.get(table as usize).copied().unwrap_or(TableClasses::CONTENDED)
     }
 
-    /// Returns the groups of a table that a piece reads of settled rows.
+    /// Returns what a piece reads of settled rows of a table.
     #[inline(always)]
-    pub(super) fn settled(&self, of: usize, piece: usize, table: u32) -> Groups {
-        if self.settled.is_empty() { Groups::NONE } else { self.settled[of][piece][table as usize] }
+    pub(super) fn settled(&self, of: usize, piece: usize, table: u32) -> SettledReads {
+        if self.settled.is_empty() { SettledReads::NONE } else { self.settled_of(of, piece, table) }
+    }
+
+    #[cold]
+    fn settled_of(&self, of: usize, piece: usize, table: u32) -> SettledReads {
+        self.settled[of][piece].get(table as usize).copied().unwrap_or(SettledReads::NONE)
     }
 }
 
@@ -183,18 +235,20 @@ fn tie_steps(types: &mut TypeSet, analysis: &Analysis) -> bool {
     has_tied
 }
 
-/// Returns the groups of settled reads, by types, pieces and tables; empty if there are none.
-fn settled(types: &TypeSet) -> Vec<Vec<Vec<Groups>>> {
-    let pieces =
-        |of: &contend_model::pieces::TransactionType| vec![vec![Groups::NONE; types.tables.len()]; of.pieces.len()];
-    let mut settled: Vec<_> = types.types.iter().map(pieces).collect();
-    let mut there_are_some = false;
-    for ((of, piece), access) in types.accesses().filter(|(_, access)| access.mode == Mode::Settled) {
-        let groups = &mut settled[of][piece][access.table];
-        *groups = groups.union(access.groups);
-        there_are_some = true;
+/// Returns the settled reads, by types, pieces and tables; empty if there are none. Without
+/// timestamp splitting a row is one unit: reads of a row that others change are like all others.
+fn settled(types: &TypeSet, split: bool) -> Vec<Vec<Vec<SettledReads>>> {
+    if types.accesses().all(|(_, access)| access.mode != Mode::Settled) {
+        return Vec::new();
     }
-    if there_are_some { settled } else { Vec::new() }
+    let of_piece = |piece: &DeclaredPiece| {
+        let of_table = |table: usize| match split || types.only_inserts(table) {
+            true => SettledReads::of(types, piece, table),
+            false => SettledReads::NONE,
+        };
+        (0..types.tables.len()).map(of_table).collect()
+    };
+    types.types.iter().map(|of| of.pieces.iter().map(of_piece).collect()).collect()
 }
 
 /// The plan in force, which each worker keeps a copy of.

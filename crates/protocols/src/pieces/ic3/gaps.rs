@@ -29,6 +29,10 @@
 //! A bit may be stale: a leaf that splits copies its word, and workers beyond 48 share bits. Then a
 //! transaction is taken for a predecessor that is none. That is safe, as its rank has been passed,
 //! and costs a wait. Leaves that are merged keep the bits of both ([`contend_engine::LeafWords`]).
+//!
+//! A leaf that is emptied leaves its index at once, and its memory serves again. So the insert may
+//! find the word of another leaf. It knows the version that its leaf had when it changed it. If the
+//! version is another one behind the load of the word, every worker is taken for a reader.
 
 use contend_engine::{Change, Leaf};
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -80,29 +84,40 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Notes the readers of gaps that an insert of the step has filled, or may have filled.
     pub(super) fn note_change(&self, local: &mut Ic3Worker<M>, table: u32, change: &Change<M>) {
-        self.note_readers(local, table, change.leaf);
-        change.split.iter().for_each(|(leaf, _)| self.note_readers(local, table, *leaf));
+        self.note_readers(local, table, change.leaf, change.after);
+        change.split.iter().for_each(|(leaf, version)| self.note_readers(local, table, *leaf, *version));
     }
 
-    /// Notes that an insert of the step gives a row to an absent record in a leaf.
-    pub(super) fn note_placeholder(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+    /// Notes that an insert of the step gives a row to an absent record, which it has found in a
+    /// leaf at this version.
+    pub(super) fn note_placeholder(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>, version: u64) {
         if !F::TRUST_PLACEHOLDERS {
-            self.note_readers(local, table, leaf);
+            self.note_readers(local, table, leaf, version);
         }
     }
 
-    fn note_readers(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
+    /// Returns the bits of a leaf that had this version; all bits if it may be another leaf by now.
+    fn readers_of(leaf: Leaf<M>, version: u64) -> u64 {
+        // Relaxed: the caller's fence comes before.
+        let bits = leaf.word().load(Ordering::Relaxed);
+        // Acquire: pairs with the Release fence by which the index latches a leaf before it changes
+        // its word. If the load has seen such a change, the version below is another one.
+        M::fence(Ordering::Acquire);
+        if leaf.version() == version { bits } else { u64::MAX }
+    }
+
+    fn note_readers(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>, version: u64) {
         M::step("gap readers");
         // SeqCst: pairs with the fence of a reader's validation (the module comment). The change of
         // the leaf, by this transaction or by one whose placeholder it has found, comes before.
         dekker_fence::<M, F>();
         let rank = local.step.map_or(1, |step| step.rank);
-        // Relaxed: the fence orders it.
-        let mut bits = leaf.word().load(Ordering::Relaxed);
+        let mut bits = Self::readers_of(leaf, version);
         while bits != 0 {
             let first = bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            for worker in self.workers_of(first).filter(|worker| *worker != local.member.own.worker) {
+            let all = self.progress.workers();
+            for worker in self.workers_of(first).filter(|worker| *worker != local.member.own.worker && *worker < all) {
                 let reader = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING);
                 if let Some(reader) = reader.filter(|reader| !local.gap_readers.contains(reader)) {
                     local.gap_readers.push(reader);
@@ -134,5 +149,69 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             local.scans = 0;
             self.progress.note_scans(local.member.own, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contend_engine::NamedProtocol;
+    use contend_index::OrderedIndex;
+    use contend_machine::Native;
+
+    use super::*;
+    use crate::fault::Sound;
+    use crate::pieces::progress::Running;
+
+    type Protocol = Ic3<Native, Sound>;
+    /// Leaves of four keys.
+    type Index = OrderedIndex<Native, u64, 4, 4>;
+
+    /// A protocol with two workers, and the state of the first.
+    fn protocol() -> (Protocol, Ic3Worker<Native>) {
+        let mut protocol = <Protocol as NamedProtocol<Native>>::new(Default::default());
+        contend_engine::Protocol::<Native>::prepare(&mut protocol, 2, 1);
+        let local = contend_engine::Protocol::<Native>::new_worker_state(&protocol, 0);
+        (protocol, local)
+    }
+
+    fn index() -> Index {
+        let index = Index::with_fanout();
+        (0..3).for_each(|key| assert!(matches!(index.insert(key, 1), contend_index::Insert::Inserted(_))));
+        index
+    }
+
+    fn word(leaf: Leaf<Native>) -> u64 {
+        leaf.word().load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_leaf_that_serves_again_gets_the_bit_again() {
+        let (protocol, mut local) = protocol();
+        let index = index();
+        let leaf = index.get(1).leaf;
+        protocol.note_gap(&mut local, 0, leaf);
+        assert_eq!(word(leaf), 1);
+        // The memory of the leaf has been freed, and has the word of another leaf.
+        leaf.word().store(8, Ordering::Relaxed);
+        protocol.note_gap(&mut local, 0, leaf);
+        assert_eq!(word(leaf), 9);
+        protocol.forget_gaps(&mut local);
+        assert_eq!(word(leaf), 8, "the bits of others stay");
+    }
+
+    #[test]
+    fn an_insert_whose_leaf_has_changed_since_depends_on_all_readers() {
+        let (protocol, mut local) = protocol();
+        let reader = Running { worker: 1, number: 1 + protocol.progress.register(1), kind: Running::NO_KIND };
+        protocol.progress.begin(reader);
+        protocol.progress.note_scans(reader, scan_bit(0));
+        assert!(protocol.progress.announce(reader, 1));
+        let index = index();
+        let found = index.get(1);
+        protocol.note_placeholder(&mut local, 0, found.leaf, found.version);
+        assert_eq!(local.gap_readers, [], "the leaf has no bit");
+        assert!(matches!(index.insert(3, 1), contend_index::Insert::Inserted(_)));
+        protocol.note_placeholder(&mut local, 0, found.leaf, found.version);
+        assert_eq!(local.gap_readers, [reader], "the leaf may be another one by now");
     }
 }

@@ -182,8 +182,9 @@ impl Snapshots {
                 spin.wait();
                 continue;
             }
-            // Acquire: the copy comes behind. If the epoch is newer than the word, its commit has
-            // left the payload as it was (then it is the payload's), or the word has changed.
+            // Acquire: the loads of the payload, or of the copies, come behind the load of the
+            // epoch. If the epoch is newer than the word, its commit has left the payload as it was
+            // (then it is the payload's), or the word has changed.
             let epoch = epoch_word(cell).load(Ordering::Acquire);
             let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::SHOW_UNCOMMITTED;
             let is_copied = is_uncommitted || epoch_of(epoch) > snapshot;
@@ -199,7 +200,8 @@ impl Snapshots {
             // chain changes the word as well.
             M::fence(Ordering::Acquire);
             // Relaxed: ordered by the fence.
-            if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
+            let is_as_before = cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED;
+            if is_as_before || F::TRUST_CHAINS && is_copied {
                 if !is_copied {
                     return word;
                 }

@@ -2,17 +2,17 @@
 
 use contend_engine::sets::WriteKind;
 use contend_engine::{Abort, AbortReason, Cell, Context, Located, Projection, RecordState};
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::{Constraint, Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
-use crate::accessors::{Accessor, Shown, list_of, lock, shown_word, unlock};
+use crate::accessors::{Shown, list_of, shown_word, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
 use crate::pieces::plan::TableClasses;
 
 /// Whether a row has another version, or is another, than when its word was observed.
-fn changed(word: u64, observed: u64) -> bool {
+pub(super) fn changed(word: u64, observed: u64) -> bool {
     (word ^ observed) & !(LOCKED | QUEUED) != 0
 }
 
@@ -189,40 +189,5 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let word = at.record.first_cell().word().load(Ordering::Acquire);
         cx.copy_row(at, columns);
         Ok(flags::found(word & (ABSENT | UNLINKED)))
-    }
-
-    /// Reads a row whose inserting transaction has ended, in columns that only inserts write.
-    ///
-    /// # Errors
-    /// The row is being written, or is not there: the declaration is wrong.
-    pub(super) fn read_settled(
-        &self,
-        cx: &mut Context<M>,
-        at: Located<'_, M>,
-        columns: Projection<'_>,
-    ) -> Result<RecordState, Abort> {
-        M::step("read settled");
-        let cell = at.record.first_cell();
-        let mut spin = Spin::<M>::new();
-        loop {
-            let word = lock(cell);
-            let is_written = list_of(cell).iter().any(|other| other.is(Accessor::<M>::WROTE | Accessor::<M>::VOID));
-            unlock(cell, word);
-            if word & UNLINKED != 0 {
-                return Ok(RecordState::Unlinked);
-            }
-            if !is_written {
-                if word & ABSENT != 0 {
-                    return Err(Abort::new(AbortReason::Undeclared));
-                }
-                break;
-            }
-            if spin.count() > WAITS_MAX {
-                return Err(Abort::new(AbortReason::ReadLocked));
-            }
-            spin.wait();
-        }
-        cx.copy_row(at, columns);
-        Ok(RecordState::Row)
     }
 }

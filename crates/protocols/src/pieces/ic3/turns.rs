@@ -81,7 +81,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             if spin.count() > WAITS_MAX {
                 return Ok(());
             }
-            self.wait(local, &mut spin)?;
+            local.member.wait(&self.progress, &mut spin, None)?;
         }
         local.turns.taken = Some(turn);
         if spin.count() == 0 && local.retries == 0 {
