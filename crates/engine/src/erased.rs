@@ -59,6 +59,13 @@ trait Behind<M: Machine>: Send + Sync {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort>;
+    fn read_entry(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyWorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort>;
     fn write(
         &self,
         cx: &mut Context<M>,
@@ -252,6 +259,7 @@ forward! {
     is_doomed() -> bool;
     begin() -> Result<(), Abort>;
     read(at: Located<'_, M>, columns: Projection<'_>) -> Result<RecordState, Abort>;
+    read_entry(at: Located<'_, M>, columns: Projection<'_>) -> Result<RecordState, Abort>;
     write(at: Located<'_, M>, groups: Groups, mode: WriteMode) -> Result<RecordState, Abort>;
     placeholder_inserted(at: Located<'_, M>, change: &Change<M>) -> Result<(), Abort>;
     observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;

@@ -534,6 +534,22 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort>;
 
+    /// Reads a record's cells, as [`Protocol::read`] does, for a scan that has come by the record.
+    /// The scan has observed the leaf before, so that it depends on the leaf's set of keys.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn read_entry(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        self.read(cx, local, at, columns)
+    }
+
     /// Prepares a write of these groups, or of the whole record. The modes differ in what they
     /// read:
     ///

@@ -27,6 +27,8 @@ const WRITE_INSTRUCTIONS: u32 = 200;
 #[derive(Clone, Copy)]
 pub(super) enum Call<'c> {
     Read(Projection<'c>),
+    /// A read of a record that a scan has come by.
+    ReadEntry(Projection<'c>),
     Write(Groups, WriteMode),
 }
 
@@ -34,16 +36,22 @@ impl Call<'_> {
     #[inline(always)]
     fn groups(&self) -> Groups {
         match self {
-            Call::Read(columns) => columns.groups(),
+            Call::Read(columns) | Call::ReadEntry(columns) => columns.groups(),
             Call::Write(groups, _) => *groups,
         }
+    }
+
+    /// Returns the call for a record that is found by its key, instead of by the scan.
+    #[inline(always)]
+    fn by_key(self) -> Self {
+        if let Call::ReadEntry(columns) = self { Call::Read(columns) } else { self }
     }
 
     /// Returns the phase that the protocol's time is counted for.
     #[inline(always)]
     fn phase(&self) -> Phase {
         let operation = match self {
-            Call::Read(_) => Operation::Read,
+            Call::Read(_) | Call::ReadEntry(_) => Operation::Read,
             Call::Write(..) => Operation::Write,
         };
         Phase::of(operation, Activity::Manager)
@@ -89,6 +97,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         M::enter(call.phase());
         let found = match call {
             Call::Read(columns) => protocol.read(cx, local, at, columns),
+            Call::ReadEntry(columns) => protocol.read_entry(cx, local, at, columns),
             Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
         };
         let found = found.map_err(|abort| self.fail(table.id(), abort))?;
@@ -122,11 +131,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         mut found: Option<Record<M>>,
         call: Call<'_>,
     ) -> Result<Access<M>, Abort> {
+        let mut is_first = true;
         loop {
             if let Some(record) = found {
                 if let Some(position) = self.worker.cx.writes.find(record) {
                     return Ok(Access::Own(position));
                 }
+                let call = if std::mem::take(&mut is_first) { call } else { call.by_key() };
                 match self.call(table, record, call)? {
                     RecordState::Row => return Ok(Access::Row(record)),
                     RecordState::Absent => return Ok(Access::Absent),

@@ -1,17 +1,24 @@
 //! The list of a cell's accessors: the running transactions that have read or written it.
 //!
-//! The second word of a cell is the address of its newest accessor, or 0. The accessors are linked
-//! in both directions, the newest first. A list is read and changed under the cell's lock only, so
-//! all accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a
-//! cache line of its own. Its memory belongs to its worker, which takes it out of the list before
+//! The second word of a cell leads to its newest accessor. The accessors are linked in both
+//! directions, the newest first. A list is read and changed under the cell's lock only, so all
+//! accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a cache
+//! line of its own. Its memory belongs to its worker, which takes it out of the list before
 //! it uses it again, and goes to the pool when the worker ends. So an address in a list leads to an
 //! accessor of the cell.
+//!
+//! | bits of the second word | contents |
+//! | --- | --- |
+//! | 63..48 | the number of the newest accessor's worker |
+//! | 47..6 | the address of the newest accessor; 0 if the list is empty |
+//! | 1 | the newest accessor has written |
+//! | 0 | passed: a scan has passed the cell, and left no accessor (`ic3::passed`) |
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_engine::Cell;
-use contend_machine::{Atomic64, Block, Machine, Ordering};
+use contend_machine::{Atomic64, Block, Machine, Native, Ordering};
 use parking_lot::Mutex;
 
 use super::progress::Running;
@@ -83,7 +90,37 @@ impl<M: Machine> Accessor<M> {
     }
 
     fn address(&self) -> u64 {
-        std::ptr::from_ref(self).expose_provenance() as u64
+        let address = std::ptr::from_ref(self).expose_provenance() as u64;
+        // Linux gives a program 47 bits of addresses, unless it asks for more.
+        debug_assert_eq!(address & !ADDRESS, 0, "an accessor's address fits into a list's word");
+        address
+    }
+}
+
+/// Flags of a list's word.
+const PASSED: u64 = 1;
+const NEWEST_WROTE: u64 = 1 << 1;
+const NEWEST_WORKER_SHIFT: u32 = 48;
+const ADDRESS: u64 = (1 << NEWEST_WORKER_SHIFT) - align_of::<Accessor<Native>>() as u64;
+
+/// What a look at a list, without the cell's lock, tells of its newest accessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest(u64);
+
+impl Newest {
+    /// Whether there is an accessor.
+    pub(crate) fn exists(self) -> bool {
+        self.0 & ADDRESS != 0
+    }
+
+    /// Returns the accessor's worker, if the accessor has written.
+    pub(crate) fn writer(self) -> Option<usize> {
+        (self.exists() && self.0 & NEWEST_WROTE != 0).then_some((self.0 >> NEWEST_WORKER_SHIFT) as usize)
+    }
+
+    /// Whether a scan has passed the cell.
+    pub(crate) fn is_passed(self) -> bool {
+        self.0 & PASSED != 0
     }
 }
 
@@ -110,17 +147,45 @@ impl<'a, M: Machine> AccessList<'a, M> {
         unsafe { pointer.as_ref() }
     }
 
+    /// Returns the address of the newest accessor, or 0.
+    fn first(&self) -> u64 {
+        // Relaxed: under the cell's lock.
+        self.newest.load(Ordering::Relaxed) & ADDRESS
+    }
+
+    /// Makes the accessor at this address the newest; 0 if there is none.
+    fn set_first(&self, address: u64) {
+        let flags = Self::at(address).map_or(0, |accessor| {
+            let wrote = if accessor.is(Accessor::<M>::WROTE) { NEWEST_WROTE } else { 0 };
+            (accessor.owner().worker as u64) << NEWEST_WORKER_SHIFT | wrote
+        });
+        // Relaxed, both: under the cell's lock.
+        let passed = self.newest.load(Ordering::Relaxed) & PASSED;
+        self.newest.store(address | flags | passed, Ordering::Relaxed);
+    }
+
+    /// Looks at the list without the cell's lock.
+    pub(crate) fn look(&self) -> Newest {
+        // Acquire: the caller's next loads come behind. What the look says counts only if the
+        // cell's version is the same afterwards (`ic3::passed`).
+        Newest(self.newest.load(Ordering::Acquire))
+    }
+
+    /// Notes that a scan passes the cell.
+    pub(crate) fn pass(&self) {
+        // Relaxed, both: under the cell's lock.
+        self.newest.store(self.newest.load(Ordering::Relaxed) | PASSED, Ordering::Relaxed);
+    }
+
     /// Whether no running transaction has accessed the cell.
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: under the cell's lock.
-        self.newest.load(Ordering::Relaxed) == 0
+        self.first() == 0
     }
 
     /// Returns the accessors, the newest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a Accessor<M>> + use<'a, M> {
-        // Relaxed, both: under the cell's lock.
-        let first = Self::at(self.newest.load(Ordering::Relaxed));
-        std::iter::successors(first, |accessor| Self::at(accessor.older.load(Ordering::Relaxed)))
+        // Relaxed: under the cell's lock.
+        std::iter::successors(Self::at(self.first()), |accessor| Self::at(accessor.older.load(Ordering::Relaxed)))
     }
 
     /// Returns the accessors that are newer than this one, the oldest first.
@@ -141,8 +206,8 @@ impl<'a, M: Machine> AccessList<'a, M> {
 
     /// Makes an access of `own`, which began in this epoch, the newest.
     pub(crate) fn push(&self, accessor: &Accessor<M>, own: Running, began_in: u64, wrote: bool) {
+        let older = self.first();
         // Relaxed, all: under the cell's lock, whose Release publishes them.
-        let older = self.newest.load(Ordering::Relaxed);
         accessor.older.store(older, Ordering::Relaxed);
         accessor.newer.store(0, Ordering::Relaxed);
         // Relaxed: as above.
@@ -156,7 +221,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
         if let Some(older) = Self::at(older) {
             older.newer.store(accessor.address(), Ordering::Relaxed);
         }
-        self.newest.store(accessor.address(), Ordering::Relaxed);
+        self.set_first(accessor.address());
     }
 
     /// Takes an access out of the list.
@@ -166,7 +231,7 @@ impl<'a, M: Machine> AccessList<'a, M> {
         match Self::at(newer) {
             // Relaxed: as above.
             Some(newer) => newer.older.store(older, Ordering::Relaxed),
-            None => self.newest.store(older, Ordering::Relaxed),
+            None => self.set_first(older),
         }
         if let Some(older) = Self::at(older) {
             // Relaxed: as above.

@@ -53,6 +53,9 @@ struct Line<M: Machine> {
     /// The tables whose gaps the transaction has observed: bit `n` stands for all tables with
     /// number `n` modulo 64.
     scans: M::U64,
+    /// The workers whose transactions have passed a tombstone of this transaction: bit `n` stands
+    /// for all workers with number `n` modulo 64.
+    passers: M::U64,
 }
 
 /// The progress of all workers' transactions.
@@ -68,7 +71,8 @@ impl<M: Machine> Progress<M> {
     /// Returns the progress of workers with numbers below `workers`, none of which runs a
     /// transaction.
     pub(crate) fn new(workers: usize) -> Self {
-        let line = |_| CachePadded::new(Line { progress: M::U64::new(ENDED), scans: M::U64::new(0) });
+        let line =
+            |_| CachePadded::new(Line { progress: M::U64::new(ENDED), scans: M::U64::new(0), passers: M::U64::new(0) });
         Progress { lines: (0..workers).map(line).collect(), workers: AtomicUsize::new(0) }
     }
 
@@ -95,6 +99,12 @@ impl<M: Machine> Progress<M> {
     /// Begins a transaction.
     #[inline(always)]
     pub(crate) fn begin(&self, own: Running) {
+        let passers = &self.lines[own.worker].passers;
+        // Relaxed, both: a bit that comes too late, or is lost, is of a transaction that has passed
+        // a tombstone of an earlier transaction, which has ended.
+        if passers.load(Ordering::Relaxed) != 0 {
+            passers.store(0, Ordering::Relaxed);
+        }
         // Release: the end of the worker's last transaction comes before; pairs with the Acquire of
         // `rank_of` and `has_decided`, which take a larger number for the end.
         self.word(own.worker).store(own.number << NUMBER_SHIFT, Ordering::Release);
@@ -118,6 +128,39 @@ impl<M: Machine> Progress<M> {
             match word.compare_exchange(now, now | DOOMED, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return M::step("doom"),
                 Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Notes that the transaction of `own` passes a tombstone of the transaction that a worker runs,
+    /// and returns that transaction. `None` if it has ended or is sure to commit.
+    pub(crate) fn note_passer(&self, worker: usize, own: Running) -> Option<Running> {
+        // Acquire: pairs with the Release of `announce`, `decide` and `end`.
+        let now = self.word(worker).load(Ordering::Acquire);
+        if now & (ENDED | DECIDED) != 0 {
+            return None;
+        }
+        let (passers, bit) = (&self.lines[worker].passers, 1 << (own.worker % u64::BITS as usize));
+        // Relaxed, both: the fence of the caller's validation orders them (`ic3::passed`).
+        if passers.load(Ordering::Relaxed) & bit == 0 {
+            passers.fetch_or(bit, Ordering::Relaxed);
+        }
+        Some(Running { worker, number: now >> NUMBER_SHIFT, kind: Running::NO_KIND })
+    }
+
+    /// Dooms the transactions of all workers that have passed a tombstone of the caller's
+    /// transaction. The caller has put back what it had shown, and a fence comes behind that.
+    pub(crate) fn doom_passers(&self, own: Running) {
+        // Relaxed: the fence orders it.
+        let mut bits = self.lines[own.worker].passers.load(Ordering::Relaxed);
+        while bits != 0 {
+            let first = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            for worker in (first..self.workers()).step_by(u64::BITS as usize).filter(|worker| *worker != own.worker) {
+                // Relaxed: `doom` judges the number again. A worker may run another transaction by
+                // now, which is doomed for nothing.
+                let number = self.word(worker).load(Ordering::Relaxed) >> NUMBER_SHIFT;
+                self.doom(Running { worker, number, kind: Running::NO_KIND });
             }
         }
     }

@@ -142,6 +142,16 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.read(cx, local, at, columns)
     }
 
+    fn read_entry(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        self.protocol.read_entry(cx, local, at, columns)
+    }
+
     fn write(
         &self,
         cx: &mut Context<M>,

@@ -62,6 +62,7 @@
 
 mod gaps;
 mod late;
+mod passed;
 mod settled;
 mod snapshot;
 mod step;
@@ -85,7 +86,7 @@ use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, R
 use crate::fault::Sound;
 use crate::faults;
 use crate::flags::{self, ABSENT};
-use crate::optimistic::ReadsAndLocks;
+use crate::optimistic::{Read, ReadsAndLocks};
 use snapshot::Snapshots;
 use turns::{OwnTurns, Turns};
 
@@ -196,6 +197,10 @@ pub struct Ic3Worker<M: Machine> {
     piece: usize,
     /// The reads of the step, and the locks by which it takes effect.
     reads: ReadsAndLocks<M>,
+    /// The records without a row that scans of the step have passed, and the workers that have
+    /// deleted the rows.
+    passed: Vec<Read<M>>,
+    passed_of: Vec<usize>,
     /// The position of the step's first write.
     first_write: usize,
     /// The reads of placeholders of appended rows, which the commit validates, and its locks.
@@ -380,6 +385,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             step: None,
             piece: 0,
             reads: ReadsAndLocks::default(),
+            passed: Vec::with_capacity(64),
+            passed_of: Vec::with_capacity(16),
             first_write: 0,
             late: ReadsAndLocks::default(),
             exposed: Vec::with_capacity(64),
@@ -421,6 +428,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local.awaited = None;
         local.member.begin(&self.progress, local.of.map_or(Running::NO_KIND, |of| of as u32));
         local.reads.clear();
+        local.passed.clear();
         local.late.clear();
         local.gap_readers.clear();
         local.first_write = 0;
@@ -482,6 +490,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             local.want_turn();
         }
         local.reads.clear();
+        local.passed.clear();
         local.late.entries.truncate(local.late_reads);
         local.gap_readers.clear();
         local.step = None;
@@ -513,6 +522,22 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             return self.read_untracked(cx, local, at, columns, classes);
         }
         local.reads.observe_within(cx, at, columns, contended, |_| true)
+    }
+
+    #[inline(always)]
+    fn read_entry(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+    ) -> Result<RecordState, Abort> {
+        let contended = columns.groups().common(local.classes(at.table.id()).contended);
+        let is_settled = !local.settled(at.table.id()).groups.is_empty();
+        if local.snapshot.is_some() || contended.is_empty() || is_settled {
+            return self.read(cx, local, at, columns);
+        }
+        Self::read_passing(cx, local, at, columns, contended)
     }
 
     #[inline(always)]
@@ -634,6 +659,12 @@ faults! {
         FORGET_PIECE_WAIT,
         /// A transaction that has read a cell leaves no trace there.
         FORGET_READS,
+        /// An insert does not look for scans that have passed its record.
+        FORGET_PASSERS,
+        /// A scan that passes a tombstone does not depend on the transaction that deleted the row.
+        PASS_BLINDLY,
+        /// A transaction that aborts does not doom those that have passed its tombstones.
+        SPARE_PASSERS,
         /// A step is announced before its cells are locked.
         ANNOUNCE_BEFORE_LOCKING,
         /// A step takes effect although what it has read has changed.

@@ -159,8 +159,8 @@ mod tests {
     use contend_machine::Native;
 
     use super::*;
+    use crate::accessors::Running;
     use crate::fault::Sound;
-    use crate::pieces::progress::Running;
 
     type Protocol = Ic3<Native, Sound>;
     /// Leaves of four keys.

@@ -55,6 +55,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             if self.options.constraint == Constraint::Optimistic || local.of.is_none() {
                 self.wait_for_steps(local, rank)?;
             }
+            self.pass(local);
             local.collect_cells(cx);
             if F::ANNOUNCE_BEFORE_LOCKING {
                 self.progress.announce(local.member.own, rank);
@@ -63,6 +64,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.apply_updates(cx, local);
             local.member.reserve(local.cells.len());
             self.reserve_copies(cx, local, cx.began_in())?;
+            self.note_passers(cx, local, rank);
             self.depend_on_gap_readers(local, rank);
             self.validate(cx, local)?;
             // All cells are locked until what is announced here is shown.
@@ -82,6 +84,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         local.first_write = cx.writes.len();
         local.reads.clear();
+        local.passed.clear();
         local.gap_readers.clear();
         local.retries = 0;
         cx.nodes.clear();
@@ -114,7 +117,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     }
 
     /// Checks that all that the step has read is as it was.
-    fn validate(&self, cx: &Context<M>, local: &Ic3Worker<M>) -> Result<(), Abort> {
+    fn validate(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         if !cx.nodes.is_empty() {
             self.progress.validates(local.member.own);
         }
@@ -129,7 +132,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let outcome = match stale {
             true if !F::SKIP_PIECE_VALIDATION => Err(Abort::new(AbortReason::ReadValidation)),
             // SeqCst: behind the fence above, in one order with those of others (`gaps`).
-            _ => cx.nodes.validate_as(Ordering::SeqCst),
+            _ => Self::validate_passed(local).and_then(|()| cx.nodes.validate_as(Ordering::SeqCst)),
         };
         if outcome.is_err() && !cx.nodes.is_empty() {
             self.progress.has_not_validated(local.member.own);
