@@ -86,7 +86,8 @@ impl<M: Machine> Shown<M> {
             other.make_void();
             progress.doom(other.owner());
         }
-        (word & !(ABSENT | QUEUED | LOCKED)) + (1 << VERSION_SHIFT) | self.flags
+        let version = (word & !(ABSENT | QUEUED | LOCKED)) + (1 << VERSION_SHIFT);
+        version | self.flags
     }
 }
 
