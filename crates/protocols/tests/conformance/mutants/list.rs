@@ -212,7 +212,7 @@ mutants! {
             => datm_that_ignores_readers_is_caught by_schedules "G2-item: write skew";
         found RESTORE_VOID, "pieces", CANCELS;
         found DOOM_AFTER_END, "pieces", CANCELS;
-        found UNLINK_READ, "litmus-rebirth-index";
+        found UNLINK_READ, "litmus-moves";
         found TRUST_OWN_READS, "litmus-random";
         found KEEP_INTERMEDIATE_READS, "litmus-random";
         found VALIDATE_BEFORE_WAITING, "litmus-absent";
