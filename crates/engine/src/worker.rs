@@ -221,7 +221,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     /// Begins a transaction that declares that it only reads. With a protocol that has snapshots it
-    /// sees a state some epochs old, and never aborts.
+    /// sees a state some epochs old, and never aborts. Then it needs no type, also where types are
+    /// declared ([`Engine::declare`]).
     pub fn begin_read_only(&mut self) -> Transaction<'_, P, M> {
         self.begin_declared(Declaration::read_only)
     }

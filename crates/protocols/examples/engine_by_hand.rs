@@ -46,6 +46,14 @@ fn main() {
     assert!(txn.delete_row(&accounts, 0).expect("no conflict"));
     txn.commit().expect("no conflict");
 
+    // A transaction that is forgotten aborts when its worker begins the next one.
+    let mut txn = worker.begin();
+    txn.modify_row(&accounts, 4, Groups::ALL).expect("no conflict").expect("it was loaded")[0] = 0;
+    std::mem::forget(txn);
+    let kept =
+        worker.run(|txn| txn.read_row(&accounts, 4, Projection::WHOLE).map(|row| row.expect("it was loaded")[0]));
+    assert_eq!(kept, Ok(100));
+
     // Two transactions of two workers, in one thread. The second changes the row that the first has
     // read. The first writes, and so fails to validate.
     let mut other = engine.worker().expect("a free slot");

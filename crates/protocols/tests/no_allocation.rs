@@ -11,6 +11,8 @@ use contend_engine::{
     Txn, Worker,
 };
 use contend_machine::Native;
+use contend_model::pieces::{Mode, Piece, Types};
+use contend_protocols::pieces::ic3::Ic3;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
 struct Counting;
@@ -124,6 +126,85 @@ fn transactions_allocate_nothing_after_a_warm_up() {
             with_protocol::<Native, _>(info.name, Allocates(index)).expect("a registered name");
         }
     }
+}
+
+const FIRST: Piece = Piece::new(0, "first");
+const SECOND: Piece = Piece::new(1, "second");
+
+/// Two transactions of two pieces, which meet in the first table. The first of them commits, or
+/// rolls back and takes the second with it.
+fn in_pieces([one, other]: &mut [Worker<Erased<Native>, Native>; 2], [first, second]: &[Table<u64>; 2], number: u64) {
+    let (key, cascades) = (number % 32, number.is_multiple_of(3));
+    let visit = |_, _: &[u64]| ControlFlow::Continue(());
+    let mut early = one.begin_declared(|declaration| declaration.kind(0));
+    early
+        .piece(FIRST, |tx| {
+            tx.modify_row(first, key, Groups::ALL)?.expect("loaded")[0] += 1;
+            tx.scan_rows(first, key..=u64::MAX, 10, Direction::Forward, Projection::WHOLE, visit)?;
+            if let Some(row) = tx.insert_row(first, ROWS + key)? {
+                row.fill(1);
+                return Ok(());
+            }
+            tx.delete(first, ROWS + key).map(drop)
+        })
+        .expect("nobody else is there");
+    let mut late = other.begin_declared(|declaration| declaration.kind(0));
+    let met = late.piece(FIRST, |tx| {
+        tx.modify_row(first, key, Groups::ALL)?.expect("loaded")[0] += 1;
+        tx.write_row(first, key + 1, Groups::ALL)?.expect("loaded").fill(number);
+        Ok(())
+    });
+    met.expect("the first has shown its piece");
+    if cascades {
+        drop(early);
+    } else {
+        early
+            .piece(SECOND, |tx| tx.modify_row(second, key, Groups::ALL).map(|row| row.expect("loaded")[0] += 1))
+            .and_then(|()| early.commit())
+            .expect("nobody comes before it");
+    }
+    let ended = late
+        .piece(SECOND, |tx| tx.modify_row(second, key, Groups::ALL).map(|row| row.expect("loaded")[0] += 1))
+        .and_then(|()| late.commit());
+    assert_eq!(ended.is_err(), cascades, "{ended:?}");
+}
+
+#[test]
+fn pieces_and_cascades_allocate_nothing_after_a_warm_up() {
+    let protocol = Erased::new(<Ic3<Native> as NamedProtocol<Native>>::new(Default::default()));
+    // Epochs pass between transactions, and in no other place.
+    let engine = Engine::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..Default::default() });
+    let tables: [Table<u64>; 2] =
+        ["a", "b"].map(|name| engine.create_table(&TableSpec::of_bytes(name, IndexKind::Ordered, 16, ROWS as usize)));
+    let mut loader = engine.loader().expect("a free slot");
+    for table in &tables {
+        for key in 0..ROWS {
+            loader.insert(table, key, |row| row.fill(0)).expect("memory");
+        }
+    }
+    drop(loader);
+    let mut types = Types::new(engine.declared_tables());
+    let chain = types.add("chain").piece(FIRST, |piece| {
+        let piece = piece.access(Mode::Write, &tables[0], Groups::ALL);
+        piece.access(Mode::Insert, &tables[0], Groups::ALL).access(Mode::Delete, &tables[0], Groups::ALL)
+    });
+    chain.piece(SECOND, |piece| piece.access(Mode::Write, &tables[1], Groups::ALL));
+    engine.declare(types.finish().expect("valid declarations")).expect("valid declarations");
+    let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
+    let mut run = |numbers: std::ops::Range<u64>| {
+        for number in numbers {
+            in_pieces(&mut workers, &tables, number);
+            if number.is_multiple_of(8) {
+                for worker in &mut workers {
+                    worker.go_offline();
+                    worker.collect();
+                }
+                engine.epochs().try_advance();
+            }
+        }
+    };
+    let counted: Vec<_> = (0..3).map(|round| allocations(|| run(3000 * round..3000 * (round + 1)))).collect();
+    assert_eq!(counted[1..], [0, 0], "{counted:?} allocations, of 3000 pairs of transactions each");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //!
 //! The conformance suite runs IC3 without declarations, as it runs every protocol. Interleavings of
 //! declared pieces are for the explorer (`contend_proof`).
+//!
+//! A binary of its own: it needs one protocol, and compiles in a fraction of the suite's time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,10 +17,11 @@ use contend_engine::{
 use contend_machine::Native;
 use contend_model::pieces::{Piece, Types};
 use contend_model::{Inspect, Tables};
+use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
 
 type Protocol = Ic3<Native>;
-type Tx<'w> = Transaction<'w, Protocol, Native>;
+type Tx<'w, P = Protocol> = Transaction<'w, P, Native>;
 
 /// A row of two cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Row)]
@@ -300,6 +303,64 @@ fn a_doomed_transaction_violates_no_declaration() {
     assert_eq!(reason(looking.piece(SECOND, |tx| right(tx, a, 50))), AbortReason::Cascaded);
     drop(looking);
     assert_eq!(other.take_undeclared(), None);
+}
+
+/// A reader misses a key in the last leaf, whose only key is deleted and collected. The leaf to its
+/// left takes over its range, and its readers. Then another transaction inserts the key that was
+/// missed. Returns whether it commits, though the reader is running still, and comes before it.
+fn inserts_behind_a_reader<P: NamedProtocol<Native, Options = Ic3Options>>() -> Result<(), Abort> {
+    const MISSED: u64 = 1000;
+    let mut options = Ic3Options::default();
+    options.set("ic3.retries", "0").expect("an option");
+    let engine = Engine::<P, Native>::new(P::new(options), EngineConfig { epoch_ms: u64::MAX, ..Default::default() });
+    let [a, b] = ["a", "b"].map(|name| engine.create_typed(&TableSpec::of::<Pair>(name, IndexKind::Ordered, 100)));
+    let mut loader = engine.loader().expect("a free slot");
+    // Keys are loaded in order, so the leaves are full, and the last key has a leaf of its own.
+    let last = 24 * 2;
+    for table in [&a, &b] {
+        for key in 0..=last {
+            assert!(loader.insert(table, key, |row| row.fill(0)).expect("memory"));
+        }
+    }
+    drop(loader);
+    let mut types = Types::new(engine.declared_tables());
+    types
+        .add("all")
+        .piece(FIRST, |piece| piece.read(&a, Pair::LEFT).insert(&a).delete(&a))
+        .piece(SECOND, |piece| piece.modify(&b, Pair::LEFT));
+    engine.declare(types.finish().expect("valid declarations")).expect("valid declarations");
+    // The later worker has the larger bit.
+    let [mut reader, mut inserter, mut collector] = [(); 3].map(|()| engine.worker().expect("a free slot"));
+    let mut deleting = collector.begin_declared(|declaration| declaration.kind(0));
+    assert_eq!(deleting.piece(FIRST, |tx| tx.delete(&a, last)), Ok(true));
+    deleting.commit().expect("nobody else is there");
+    collector.go_offline();
+    (0..5).for_each(|_| assert!(engine.epochs().try_advance()));
+
+    let mut reading = reader.begin_declared(|declaration| declaration.kind(0));
+    assert_eq!(reading.piece(FIRST, |tx| tx.read(&a, MISSED, Pair::LEFT)), Ok(None));
+    let mut inserting = inserter.begin_declared(|declaration| declaration.kind(0));
+    let inserted = inserting.piece(FIRST, |tx| {
+        // A gap of the leaf to the left.
+        assert_eq!(tx.read(&a, last - 1, Pair::LEFT).map(|row| row.is_some()), Ok(true));
+        let on = |_: u64, _: i64| ControlFlow::Continue(());
+        tx.scan(&a, last - 2..=last - 1, 9, Direction::Forward, Pair::LEFT, on)?;
+        collector.collect();
+        assert_eq!(collector.tombstones(), 1, "the record has left the index, and waits for its reuse");
+        tx.insert(&a, MISSED, ROW)
+    });
+    assert_eq!(inserted, Ok(true));
+    let seen = inserting.piece(SECOND, |tx| tx.read(&b, 0, Pair::LEFT))?;
+    assert_eq!(seen, Some(0), "the reader has not written yet");
+    inserting.commit()
+}
+
+#[test]
+fn the_heir_of_a_leaf_has_its_readers() {
+    // It waits for the reader, until it has waited too long.
+    assert_eq!(reason(inserts_behind_a_reader::<Protocol>()), AbortReason::LockTimeout);
+    type Broken = Only<{ id("LARGER_WORD_OF_LEAVES") }>;
+    assert_eq!(inserts_behind_a_reader::<Faulty<Ic3<Native, Broken>, Broken>>(), Ok(()));
 }
 
 /// Sixteen threads change ten records, and roll back behind a piece that others have seen. All get

@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_model::pieces::{Piece, PieceBuilder, Types};
 use contend_model::{
-    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable,
-    option_choices, options,
+    Abort, Core, Declare, Direction, Groups, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable,
+    Update, option_choices, options,
 };
 
 use crate::random::Random;
@@ -43,6 +43,14 @@ pub enum Shape {
     /// Rows are shown by two pieces, and the second may roll back. Readers see them as of the end
     /// of an epoch.
     Snapshot,
+    /// Rows that are inserted are read as settled ones: by transactions that have learned of them
+    /// from uncommitted writes, or before, and by the transaction itself.
+    Settled,
+    /// Two types change the same rows, so that pieces run again, and count their effects.
+    Retry,
+    /// Sums stand beside columns that a step of several pieces shows, and sums of one row are
+    /// changed by several pieces.
+    Beside,
     /// Drawn programs.
     Plan,
 }
@@ -50,7 +58,7 @@ pub enum Shape {
 option_choices!(Shape {
     Pair => "pair", Chain => "chain", Cross => "cross", Readers => "readers", Cancel => "cancel",
     Phantom => "phantom", Revive => "revive", Groups => "groups", Sums => "sums", Snapshot => "snapshot",
-    Plan => "plan",
+    Settled => "settled", Retry => "retry", Beside => "beside", Plan => "plan",
 });
 
 options! {
@@ -85,6 +93,9 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-pieces-groups", "groups of one row in two pieces", &[("chains.shape", "groups")]),
     info("litmus-pieces-sums", "sums in opposite orders", &[("chains.shape", "sums")]),
     info("litmus-pieces-snapshot", "rows shown and taken back beside snapshots", &[("chains.shape", "snapshot")]),
+    info("litmus-pieces-settled", "inserted rows are read as settled ones", &[("chains.shape", "settled")]),
+    info("litmus-pieces-retry", "pieces run again, and count their effects", &[("chains.shape", "retry")]),
+    info("litmus-pieces-beside", "sums beside columns that are shown", &[("chains.shape", "beside")]),
     info("litmus-pieces-plan", "drawn pieces", &[("chains.shape", "plan")]),
 ];
 
@@ -95,6 +106,25 @@ struct Pair {
     left: i64,
     #[group = 1]
     right: i64,
+}
+
+/// An update that adds to both columns.
+#[derive(Clone, Copy, Debug)]
+struct Both(i64);
+
+impl Update<Pair> for Both {
+    fn groups(&self) -> Groups {
+        Groups::ALL
+    }
+
+    fn apply(&self, row: &mut Pair) {
+        row.left += self.0;
+        row.right += self.0;
+    }
+
+    fn commutes(&self) -> bool {
+        true
+    }
 }
 
 /// A step of a piece: a table, and a key or a range.
@@ -110,6 +140,24 @@ enum Op {
     ModifyRight(usize, u64),
     /// Add to the right column.
     Add(usize, u64),
+    /// Add to the left column.
+    AddLeft(usize, u64),
+    /// Add to both columns, by one update.
+    AddBoth(usize, u64),
+    /// Change the left column, and count that in the client.
+    Count(usize, u64),
+    /// Read the right column of a settled row.
+    Settled(usize, u64),
+    /// Read the left column, which tells whether a row was inserted.
+    Look(usize, u64),
+    /// Read the right column of a settled row, if [`Op::Look`] has told of it.
+    IfSeen(usize, u64),
+    /// Read the left column, which tells whether a row was inserted, and remember it in later
+    /// transactions. Then roll back, in half of the transactions. If the client remembers already,
+    /// do nothing.
+    Remember(usize, u64),
+    /// Read the right column of a settled row, if the client remembers one.
+    IfRemembered(usize, u64),
     Insert(usize, u64),
     Delete(usize, u64),
     /// Read the left columns of a range.
@@ -118,7 +166,10 @@ enum Op {
     Cancel,
 }
 
-use Op::{Add, Cancel, Delete, Insert, Modify, ModifyRight, Read, ReadRight, Scan};
+use Op::{
+    Add, AddBoth, AddLeft, Cancel, Count, Delete, IfRemembered, IfSeen, Insert, Look, Modify, ModifyRight, Read,
+    ReadRight, Remember, Scan, Settled,
+};
 
 type Pieces = &'static [&'static [Op]];
 
@@ -132,6 +183,23 @@ const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
 const LOADED: u64 = 24;
 /// The distance of two loaded keys.
 const DISTANCE: u64 = 10;
+/// The rows that are loaded into each table, and that no transaction inserts or deletes.
+const LASTING: usize = 2;
+
+/// Sums of what was added to the lasting rows: by tables, rows and columns.
+type Sums = [[[i64; 2]; LASTING]; TABLES];
+
+impl Op {
+    /// Returns the table, the key and the columns of an addition.
+    fn adds(self) -> Option<(usize, u64, &'static [usize])> {
+        match self {
+            Modify(table, key) | AddLeft(table, key) | Count(table, key) => Some((table, key, &[0])),
+            ModifyRight(table, key) | Add(table, key) => Some((table, key, &[1])),
+            AddBoth(table, key) => Some((table, key, &[0, 1])),
+            _ => None,
+        }
+    }
+}
 
 impl Shape {
     /// Returns the programs; none if they are drawn.
@@ -177,8 +245,29 @@ impl Shape {
                 &[&[Read(0, 0)], &[Read(1, 0)]],
                 &[&[Modify(0, 0)], &[Modify(1, 0)]],
             ],
+            // The third type never rolls back once it has shown its insert. So what the fourth
+            // has seen of it, and remembers, is there for good.
+            Shape::Settled => &[
+                &[&[Insert(0, 5)], &[Insert(3, 5)], &[Modify(1, 0)], &[Modify(2, 10), Cancel]],
+                &[&[Modify(0, 10)], &[Look(1, 0), IfSeen(0, 5)], &[IfSeen(3, 5)], &[Modify(2, 10)]],
+                &[&[Insert(0, 15)], &[Modify(1, 10)], &[Modify(2, 0), Settled(0, 15)]],
+                &[&[IfRemembered(0, 15)], &[Remember(1, 10)], &[Modify(2, 0)]],
+            ],
+            Shape::Retry => &[&[&[Count(0, 0)], &[Count(1, 0)]], &[&[Count(0, 0), Count(0, 10)], &[Count(1, 0)]]],
+            Shape::Beside => &[
+                &[&[Modify(0, 0)], &[Modify(1, 0), Add(0, 0)], &[Modify(2, 0), Cancel]],
+                &[&[Modify(1, 0)], &[Modify(0, 0)]],
+                &[&[Add(0, 0)], &[AddLeft(3, 0)], &[AddBoth(3, 0)]],
+                &[&[ReadRight(0, 0)], &[Read(3, 0)], &[ReadRight(3, 0)]],
+            ],
             Shape::Plan => &[],
         }
+    }
+
+    /// Returns the number of keys that the first table begins with.
+    fn loaded(index: IndexKind) -> u64 {
+        // Only a leaf that is full splits, and only an ordered index has leaves.
+        if index == IndexKind::Ordered { LOADED } else { LASTING as u64 }
     }
 }
 
@@ -216,6 +305,21 @@ pub struct Client {
     worker: usize,
     random: Random,
     commits: u64,
+    /// What the committed transactions have added.
+    sums: Sums,
+    /// The additions that the running transaction has counted.
+    counted: Vec<(usize, u64)>,
+    /// The first difference between what a transaction counted and its program.
+    miscounted: Option<String>,
+    /// What [`Op::Look`] and [`Op::Remember`] have told.
+    has_seen: bool,
+    remembers: bool,
+}
+
+impl Client {
+    fn mark(&self) -> i64 {
+        self.worker as i64 + 1
+    }
 }
 
 /// The workload.
@@ -224,7 +328,8 @@ pub struct Chains {
     tables: [TypedTable<Pair>; TABLES],
     /// The types, each with its pieces.
     programs: Vec<Vec<Vec<Op>>>,
-    index: IndexKind,
+    /// The number of keys that the first table begins with.
+    loaded: u64,
 }
 
 impl Chains {
@@ -235,11 +340,17 @@ impl Chains {
     fn declare_piece(&self, mut piece: PieceBuilder, ops: &[Op]) -> PieceBuilder {
         for op in ops {
             piece = match *op {
-                Read(table, _) | Scan(table, ..) => piece.read(&self.tables[table], Pair::LEFT),
+                Read(table, _) | Scan(table, ..) | Look(table, _) => piece.read(&self.tables[table], Pair::LEFT),
                 ReadRight(table, _) => piece.read(&self.tables[table], Pair::RIGHT),
-                Modify(table, _) => piece.modify(&self.tables[table], Pair::LEFT),
+                Remember(table, _) => piece.read(&self.tables[table], Pair::LEFT).cancels(),
+                Settled(table, _) | IfSeen(table, _) | IfRemembered(table, _) => {
+                    piece.settled(&self.tables[table], Pair::RIGHT)
+                }
+                Modify(table, _) | Count(table, _) => piece.modify(&self.tables[table], Pair::LEFT),
                 ModifyRight(table, _) => piece.modify(&self.tables[table], Pair::RIGHT),
                 Add(table, _) => piece.update(&self.tables[table], Pair::RIGHT.add(1)),
+                AddBoth(table, _) => piece.update(&self.tables[table], Both(1)),
+                AddLeft(table, _) => piece.update(&self.tables[table], Pair::LEFT.add(1)),
                 Insert(table, _) => piece.insert(&self.tables[table]),
                 Delete(table, _) => piece.delete(&self.tables[table]),
                 Cancel => piece.cancels(),
@@ -248,12 +359,32 @@ impl Chains {
         piece
     }
 
-    fn run<T: Txn>(&self, tx: &mut T, op: Op, mark: i64, cancels: bool) -> Result<(), Abort> {
+    /// Returns whether a row says that another row was inserted.
+    fn tells<T: Txn>(&self, tx: &mut T, table: usize, key: u64) -> Result<bool, Abort> {
+        Ok(tx.read(&self.tables[table], key, Pair::LEFT)?.is_some_and(|left| left != 0))
+    }
+
+    fn run<T: Txn>(&self, tx: &mut T, op: Op, client: &mut Client, cancels: bool) -> Result<(), Abort> {
+        let mark = client.mark();
         // The check is left to the history: whether a key had a row, and which, does not matter
         // here.
         match op {
             Read(table, key) => _ = tx.read(&self.tables[table], key, Pair::LEFT)?,
-            ReadRight(table, key) => _ = tx.read(&self.tables[table], key, Pair::RIGHT)?,
+            ReadRight(table, key) | Settled(table, key) => _ = tx.read(&self.tables[table], key, Pair::RIGHT)?,
+            IfSeen(table, key) if client.has_seen => self.run(tx, Settled(table, key), client, cancels)?,
+            IfRemembered(table, key) if client.remembers => self.run(tx, Settled(table, key), client, cancels)?,
+            Look(table, key) => client.has_seen = self.tells(tx, table, key)?,
+            Remember(table, key) if !client.remembers => {
+                client.remembers = self.tells(tx, table, key)?;
+                return if cancels { Err(tx.cancel()) } else { Ok(()) };
+            }
+            IfSeen(..) | IfRemembered(..) | Remember(..) => {}
+            Count(table, key) => {
+                self.run(tx, Modify(table, key), client, cancels)?;
+                client.counted.push((table, key));
+            }
+            AddBoth(table, key) => _ = tx.update(&self.tables[table], key, Both(mark))?,
+            AddLeft(table, key) => _ = tx.update(&self.tables[table], key, Pair::LEFT.add(mark))?,
             Modify(table, key) => _ = tx.modify_columns(&self.tables[table], key, Pair::LEFT, |left| *left += mark)?,
             ModifyRight(table, key) => {
                 _ = tx.modify_columns(&self.tables[table], key, Pair::RIGHT, |right| *right += mark)?;
@@ -301,11 +432,15 @@ impl Workload for Chains {
                 shape.programs().iter().map(pieces).collect()
             }
         };
-        Chains { tables: std::array::from_fn(|table| store.create_typed(&specs[table])), programs, index }
+        Chains {
+            tables: std::array::from_fn(|table| store.create_typed(&specs[table])),
+            programs,
+            loaded: Shape::loaded(index),
+        }
     }
 
     fn load_units(&self) -> u64 {
-        LOADED
+        self.loaded
     }
 
     fn for_verification(options: &ChainsOptions) -> ChainsOptions {
@@ -321,19 +456,27 @@ impl Workload for Chains {
     ) -> Result<(), OutOfMemory> {
         if part == 0 {
             for (number, table) in self.tables.iter().enumerate() {
-                // Only a leaf that is full splits, and only an ordered index has leaves.
-                let count = if number == 0 && self.index == IndexKind::Ordered { LOADED } else { 2 };
+                let count = if number == 0 { self.loaded } else { LASTING as u64 };
                 for key in 0..count {
                     loader.insert(table, key * DISTANCE, |_| ())?;
                 }
             }
-            let _ = done(LOADED);
+            let _ = done(self.loaded);
         }
         Ok(())
     }
 
     fn client(&self, worker: usize, _: usize, seed: u64) -> Client {
-        Client { worker, random: Random::new(seed, worker as u64), commits: 0 }
+        Client {
+            worker,
+            random: Random::new(seed, worker as u64),
+            commits: 0,
+            sums: Sums::default(),
+            counted: Vec::new(),
+            miscounted: None,
+            has_seen: false,
+            remembers: false,
+        }
     }
 
     fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
@@ -372,19 +515,52 @@ impl Workload for Chains {
     }
 
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let mark = client.worker as i64 + 1;
+        client.counted.clear();
+        client.has_seen = false;
         for (number, ops) in self.programs[input.program].iter().enumerate() {
-            let piece = Piece::new(number as u16, NAMES[number]);
-            tx.piece(piece, |tx| ops.iter().try_for_each(|op| self.run(tx, *op, mark, input.cancels)))?;
+            let (piece, before) = (Piece::new(number as u16, NAMES[number]), client.counted.len());
+            tx.piece(piece, |tx| {
+                // The piece may have run before.
+                client.counted.truncate(before);
+                ops.iter().try_for_each(|op| self.run(tx, *op, client, input.cancels))
+            })?;
         }
         Ok(())
     }
 
-    fn committed(&self, client: &mut Client, _: &Input) {
+    fn committed(&self, client: &mut Client, input: &Input) {
         client.commits += 1;
+        let ops = || self.programs[input.program].iter().flatten();
+        for (table, key, columns) in ops().filter_map(|op| op.adds()) {
+            for &column in columns {
+                client.sums[table][(key / DISTANCE) as usize][column] += client.mark();
+            }
+        }
+        let counts = ops().filter_map(|op| if let Count(table, key) = *op { Some((table, key)) } else { None });
+        if !counts.eq(client.counted.iter().copied()) {
+            client.miscounted.get_or_insert_with(|| format!("a transaction counted {:?}", client.counted));
+        }
     }
 
-    fn check<S: Inspect>(&self, _: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        if let Some(miscounted) = clients.iter().find_map(|client| client.miscounted.clone()) {
+            return Err(Violation(format!("{miscounted}, which is not what its program does")));
+        }
+        let mut row = Vec::new();
+        for (number, table) in self.tables.iter().enumerate() {
+            for key in 0..LASTING {
+                let expected = [0, 1].map(|column| clients.iter().map(|client| client.sums[number][key][column]).sum());
+                store.peek(table, key as u64 * DISTANCE, &mut row).expect("no transaction deletes it");
+                let found = [row[0] as i64, row[1] as i64];
+                if found != expected {
+                    let name = store.table_name(table);
+                    return Err(Violation(format!(
+                        "row {} of {name} is {found:?}, and {expected:?} was added to it",
+                        key as u64 * DISTANCE
+                    )));
+                }
+            }
+        }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         Ok(Checked(format!("{commits} transactions, judged by their history")))
     }

@@ -149,8 +149,9 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn record_fresh<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, record: Record<M>) {
         // The insert took the signature from the table's map, in the critical section in which the
         // record entered the index. So between the deletion that it names and this insert the key
-        // had no other record. Relaxed: this thread signed the record, and no other transaction
-        // signs it before this one has committed or given it up.
+        // had no other record. Relaxed: this thread signed the record. Another transaction may have
+        // given the placeholder a row since, and signed it. The protocol has observed or locked the
+        // placeholder before, so then this transaction does not commit.
         let deleted_by = table.payload(record)[table.signature(0)].load(Ordering::Relaxed);
         self.note(Operation::Miss { part: Part::of(table, 0), key: key.to_words(), deleted_by });
         self.record_insert(table, key);

@@ -39,8 +39,8 @@ pub enum Attempt {
     Access(u32, Use),
     /// It accessed a table, by its number, outside any piece.
     Outside(u32),
-    /// It read a table, by its number, of which it has declared settled reads only. The row was not
-    /// there, or the read was a scan.
+    /// It read a table, by its number, and has declared settled reads only. The row was not there,
+    /// or the read was a scan.
     Unsettled(u32),
     /// It began a piece, by its number, that its type has not, or has begun before.
     OutOfOrder(usize),

@@ -184,6 +184,8 @@ const CANCELS: &[(&str, &str)] = &[
     ("pieces.updates", "1"),
     ("pieces.cancel", "0.4"),
 ];
+/// Reads of sums are not on snapshots.
+const READ_SUMS: &[(&str, &str)] = &[("cu", "on"), ("ts", "on"), ("ic3.snapshots", "off")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 include!("../../../protocols/tests/conformance/mutants/list.rs");
@@ -197,12 +199,13 @@ fn with_engine<P: NamedProtocol<Simulated>>(engine: EngineFault, workload: &'sta
 }
 
 fn engine_mutants() -> Vec<Mutant> {
-    use EngineFault::{ForgetSplits, ReuseEarly};
+    use EngineFault::{ForgetSplits, KeepRetriedWrites, ReuseEarly};
     vec![
         with_engine::<Silo>(ReuseEarly, "litmus-moves"),
         with_engine::<NoWait>(ReuseEarly, "litmus-moves"),
         with_engine::<Silo>(ForgetSplits, "litmus-split"),
         with_engine::<NoWait>(ForgetSplits, "litmus-split"),
+        with_engine::<Ic3<Machine>>(KeepRetriedWrites, "litmus-pieces-retry"),
     ]
 }
 
@@ -342,12 +345,16 @@ fn every_mutant_is_found() {
          | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash/mutants.rs`, and a debug assertion where a record gets its first write counter |\n\
          | `CountAnew` | {} It breaks the order of writes in a log. | `write_counters_that_begin_anew_are_found` in `crates/proof/tests/it/crash.rs` |\n\
          | `PassClosedGate` | {} | the tests of protection in `crates/proof/tests/it/explorer.rs` |\n\
-         | `KeepGateClosed` | {} | the same |\n",
+         | `KeepGateClosed` | {} | the same |\n\n\
+         | bug of `ic3` | what it is | found by |\n\
+         | --- | --- | --- |\n\
+         | `LARGER_WORD_OF_LEAVES` | {} | `the_heir_of_a_leaf_has_its_readers` in `crates/protocols/tests/pieces.rs` |\n",
         EngineFault::ForgetAborted.meaning(),
         EngineFault::UnlinkYoung.meaning(),
         EngineFault::CountAnew.meaning(),
         EngineFault::PassClosedGate.meaning(),
         EngineFault::KeepGateClosed.meaning(),
+        meaning_of(stringify!(LARGER_WORD_OF_LEAVES), &[ic3::FAULTS]),
     );
     let missed: Vec<_> = page.lines().filter(|line| line.contains(MISSED)).collect();
     assert!(missed.is_empty(), "{missed:#?}");

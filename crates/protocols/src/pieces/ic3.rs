@@ -52,6 +52,9 @@
 //! that changes the leaf later finds it, and depends on the reader (`gaps`). An insert before the
 //! scan stands in the index, and the scan meets its record.
 //!
+//! **Settled reads** need no order. Each checks that the transaction that has inserted the row has
+//! ended (`settled`).
+//!
 //! **Departures from the paper.** The paper's cases of partner pieces and rendezvous pieces are one
 //! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write
 //! depends on all readers since the last writer; the paper's algorithm 1 keeps only the last
@@ -60,6 +63,7 @@
 //!
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
 
+mod constraint;
 mod gaps;
 mod late;
 mod passed;
@@ -75,7 +79,7 @@ use std::marker::PhantomData;
 use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
-    LeafWords, Located, NamedProtocol, OldVersion, OptionValue, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
+    LeafWords, Located, NamedProtocol, OldVersion, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
     RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Machine, Spin};
@@ -87,40 +91,9 @@ use crate::fault::Sound;
 use crate::faults;
 use crate::flags::{self, ABSENT};
 use crate::optimistic::{Read, ReadsAndLocks};
+pub use constraint::Constraint;
 use snapshot::Snapshots;
 use turns::{OwnTurns, Turns};
-
-/// When a piece waits for the transactions that its own depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Constraint {
-    /// Behind its accesses, before it is validated.
-    Optimistic,
-    /// Before its first access.
-    Early,
-}
-
-impl OptionValue for Constraint {
-    type Range = ();
-
-    fn parse(text: &str, (): &()) -> Option<Self> {
-        match text {
-            "optimistic" => Some(Constraint::Optimistic),
-            "early" => Some(Constraint::Early),
-            _ => None,
-        }
-    }
-
-    fn describe((): &()) -> String {
-        "optimistic, early".into()
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Constraint::Optimistic => "optimistic".into(),
-            Constraint::Early => "early".into(),
-        }
-    }
-}
 
 options! {
     /// IC3's options.
@@ -360,7 +333,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
         let mut options = options.clone();
         options.timestamp_splitting |= F::COARSE_CELLS;
-        let mut plan = Plan::new(types, &options, self.options.append, self.options.snapshots)?;
+        let ties = !F::SHOW_SUMS;
+        let mut plan = Plan::new(types, &options, self.options.append, self.options.snapshots, ties)?;
         if F::SKIP_MERGE {
             plan.break_by_positions();
         }
@@ -610,9 +584,6 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             (None, _) => self.take_effect(cx, local, 1)?,
         }
         local.member.wait_for_commits::<F>(&self.progress, None)?;
-        if F::DECIDE_EARLY {
-            self.progress.decide(local.member.own);
-        }
         self.commit_late(cx, local)?;
         if !local.exposed.is_empty() {
             // Before any transaction can commit that has seen the exposed rows.
@@ -692,8 +663,9 @@ faults! {
         /// A reader of a snapshot follows the copies of a cell without a second look at the cell's
         /// word.
         TRUST_CHAINS,
-        /// A transaction says that it has decided before its sums and appends are there.
-        DECIDE_EARLY,
+        /// A step of several pieces shows the sums that stand beside contended columns of the same
+        /// row, and other types take them for sums.
+        SHOW_SUMS,
         /// The analysis takes each group of columns for a unit, though a row has one cell.
         COARSE_CELLS,
         /// The classes of units ignore their readers: what is only added to is a sum, although it

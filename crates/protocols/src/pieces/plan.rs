@@ -79,11 +79,18 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Makes the plan of these types. With `appends`, inserts into tables without readers need no
-    /// order. With `snapshots`, types that only read need none.
+    /// order. With `snapshots`, types that only read need none. With `ties`, sums that a step shows
+    /// are none.
     ///
     /// # Errors
     /// A declaration is not valid, or there are too many ranks.
-    pub(super) fn new(types: &TypeSet, engine: &EngineOptions, appends: bool, snapshots: bool) -> Result<Plan, String> {
+    pub(super) fn new(
+        types: &TypeSet,
+        engine: &EngineOptions,
+        appends: bool,
+        snapshots: bool,
+        ties: bool,
+    ) -> Result<Plan, String> {
         let options = AnalysisOptions {
             split: engine.timestamp_splitting,
             updates: engine.commit_time_updates,
@@ -93,7 +100,7 @@ impl Plan {
         let mut tied = types.clone();
         let analysis = loop {
             let analysis = Analysis::new(&tied, options).map_err(|error| error.to_string())?;
-            if !tie_steps(&mut tied, &analysis) {
+            if !ties || !tie_steps(&mut tied, &analysis) {
                 break analysis;
             }
         };

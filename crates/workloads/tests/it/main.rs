@@ -1,5 +1,6 @@
 //! Every workload runs correctly under correct protocols, and its check finds injected faults.
 
+mod agree;
 mod pieces;
 
 use std::ops::{ControlFlow, RangeInclusive};

@@ -203,6 +203,12 @@ mutants! {
         stands_still ANNOUNCE_BEFORE_LOCKING, "pieces", PIECES;
         found SKIP_PIECE_VALIDATION, "litmus-lost-update";
         found FORGET_GAPS, "litmus-absent";
+        found COARSE_CELLS, "litmus-pieces-groups";
+        found SUM_THAT_IS_READ, "litmus-pieces-sums", READ_SUMS;
+        found SHOW_INSERTS_LATE, "litmus-pieces-phantom", SPLIT;
+        found TRUST_SETTLED, "litmus-pieces-settled", SPLIT;
+        found TRUST_CHAINS, "litmus-pieces-snapshot";
+        found SHOW_SUMS, "litmus-pieces-beside", SPLIT;
     }
     Datm<Machine, Broken>, faults datm::FAULTS, accessors::FAULTS {
         found FORGET_PREDECESSORS, "litmus-lost-update";
