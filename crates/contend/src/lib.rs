@@ -103,6 +103,7 @@ pub mod protocols {
     pub use contend_protocols::multiversion::{Counted, CounterOptions, SnapshotOptions, ValidatingOptions};
     pub use contend_protocols::none::{NoControl, NoControlOptions};
     pub use contend_protocols::optimistic::mocc::{Mocc, MoccOptions};
+    pub use contend_protocols::optimistic::nested_occ::{NestedOcc, NestedOccOptions};
     pub use contend_protocols::optimistic::occ::{Occ, OccOptions};
     pub use contend_protocols::optimistic::silo::{Silo, SiloOptions};
     pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions};

@@ -42,7 +42,7 @@ faults! {
     /// An insert that has split a leaf which the transaction has observed carries over what it
     /// observed to the left half alone.
     ForgetSplits,
-    /// A piece that runs again keeps the writes of its first run.
+    /// A piece that runs again finds the writes of its first run in the write set.
     KeepRetriedWrites,
     /// Workers begin transactions though the gate is closed: nobody is protected.
     PassClosedGate,

@@ -607,7 +607,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Notes that the transaction is about to change the entry at this position of the write set
     /// once more, or to read or write more of its record. This concerns only protocols that expose
-    /// writes before the commit.
+    /// writes before the commit, or take back the writes of a piece.
     ///
     /// # Errors
     /// The transaction has to abort.

@@ -162,9 +162,11 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.garbage.tombstones.len() + self.garbage.unlinked.len()
     }
 
-    /// Returns the number of pieces that met a conflict and ran again.
-    pub fn piece_retries(&self) -> u64 {
-        self.pieces.retries
+    /// Returns the number of pieces that met a conflict and ran again. `None` if the protocol does
+    /// not treat pieces by themselves.
+    #[inline(always)]
+    pub fn piece_retries(&self) -> Option<u64> {
+        self.engine.protocol.uses_pieces().then_some(self.pieces.retries)
     }
 
     /// Returns the first violation of a declaration since the last call, in a sentence that names
@@ -610,15 +612,14 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// that it has made stay in their indexes until they are collected.
     #[cold]
     pub(crate) fn roll_back(&mut self, mark: StepMark) {
-        if self.engine.config.fault == Some(Fault::KeepRetriedWrites) {
-            return;
-        }
-        for position in mark.writes.entries..self.cx.writes.len() {
-            if self.cx.writes.entries()[position].fresh {
-                self.queue(position);
+        if self.engine.config.fault != Some(Fault::KeepRetriedWrites) {
+            for position in mark.writes.entries..self.cx.writes.len() {
+                if self.cx.writes.entries()[position].fresh {
+                    self.queue(position);
+                }
             }
+            self.cx.writes.roll_back(mark.writes);
         }
-        self.cx.writes.roll_back(mark.writes);
         if let Some(recording) = &mut self.recording {
             recording.running.truncate(mark.operations);
         }

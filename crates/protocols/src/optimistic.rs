@@ -11,6 +11,7 @@
 //! | the optimistic read, the locks of a commit | `optimistic/reads_and_locks.rs` |
 //! | installing the writes | `optimistic/install.rs` |
 //! | transaction identifiers (TIDs), and why epochs order commits | `optimistic/tid.rs` |
+//! | locking the write set and validating, as Silo's commit does | `ReadsAndLocks::{lock_writes, validate}` |
 //! | which cells are validated, against what, and what is installed | the protocol's file |
 //!
 //! **The word** of a cell (a record, or a group of its columns with timestamp splitting) is a
@@ -27,6 +28,7 @@
 
 mod install;
 pub mod mocc;
+pub mod nested_occ;
 pub mod occ;
 mod reads_and_locks;
 pub mod silo;
@@ -34,10 +36,11 @@ pub mod tictoc;
 mod tid;
 
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, Projection,
-    Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, PieceBegin,
+    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
+use contend_model::pieces::Piece;
 
 use crate::fault::FenceFaults;
 use crate::faults;
@@ -76,6 +79,8 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
     /// Whether the read of a cell that the transaction is going to write is marked: the lock that
     /// validation finds there is the transaction's own.
     const MARKS_WRITES: bool = true;
+    /// Whether the protocol treats pieces by themselves ([`Protocol::uses_pieces`]).
+    const PIECES: bool = false;
     /// The protocol's options.
     type Options: Options;
     /// The protocol's deliberate faults.
@@ -198,6 +203,34 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         let _ = (own, at, change);
     }
 
+    /// Takes note that the entry at this position of the write set is about to change once more
+    /// ([`Protocol::rewrite`]).
+    #[inline(always)]
+    fn before_rewrite(&self, own: &mut Self::WorkerState, position: usize) {
+        let _ = (own, position);
+    }
+
+    /// Begins a piece; see [`Protocol::begin_piece`].
+    fn begin_piece(&self, cx: &Context<M>, reads: &ReadsAndLocks<M>, own: &mut Self::WorkerState) -> PieceBegin {
+        let _ = (cx, reads, own);
+        PieceBegin::Inside
+    }
+
+    /// Ends a piece; see [`Protocol::end_piece`].
+    ///
+    /// # Errors
+    /// The piece has met a conflict.
+    fn end_piece(&self, cx: &Context<M>, reads: &ReadsAndLocks<M>, own: &mut Self::WorkerState) -> Result<(), Abort> {
+        let _ = (cx, reads, own);
+        Ok(())
+    }
+
+    /// Gives up a piece; see [`Protocol::undo_piece`].
+    fn undo_piece(&self, cx: &mut Context<M>, reads: &mut ReadsAndLocks<M>, own: &mut Self::WorkerState) -> bool {
+        let _ = (cx, reads, own);
+        false
+    }
+
     /// Locks, validates and installs: see [`Protocol::commit`].
     ///
     /// # Errors
@@ -271,7 +304,8 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
     }
 
     fn wants_declarations(&self) -> bool {
-        self.validation.reads_snapshots()
+        // A transaction's type is a part of its declaration.
+        self.validation.reads_snapshots() || V::PIECES
     }
 
     fn reads_snapshots(&self) -> bool {
@@ -370,6 +404,44 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
             self.validation.after_leaf(&mut worker.own, leaf);
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn rewrite(&self, _: &mut Context<M>, worker: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
+        self.validation.before_rewrite(&mut worker.own, position);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn uses_pieces(&self) -> bool {
+        V::PIECES
+    }
+
+    fn begin_piece(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        _: Piece,
+    ) -> Result<PieceBegin, Abort> {
+        Ok(self.validation.begin_piece(cx, reads, own))
+    }
+
+    fn end_piece(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        _: Piece,
+    ) -> Result<(), Abort> {
+        self.validation.end_piece(cx, reads, own)
+    }
+
+    fn undo_piece(
+        &self,
+        cx: &mut Context<M>,
+        ValidatingWorker { reads, own }: &mut Self::WorkerState,
+        _: AbortReason,
+    ) -> bool {
+        self.validation.undo_piece(cx, reads, own)
     }
 
     #[inline(always)]

@@ -55,6 +55,7 @@ protocols! {
     crate::optimistic::occ::Occ<M>,
     crate::optimistic::tictoc::TicToc,
     crate::optimistic::mocc::Mocc,
+    crate::optimistic::nested_occ::NestedOcc,
     crate::timestamp_ordering::TimestampOrdering<M>,
     crate::multiversion::mvto::Mvto<M>,
     crate::multiversion::cicada::Cicada<M>,

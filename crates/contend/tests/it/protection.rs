@@ -8,7 +8,8 @@ use std::thread;
 
 use contend::log::LogConfig;
 use contend::protocols::{
-    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Msto, Mvto, Occ, SnapshotIsolation, TicToc, WaitDie, WoundWait,
+    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Msto, Mvto, NestedOcc, Occ, SnapshotIsolation, TicToc, WaitDie,
+    WoundWait,
 };
 use contend::{
     Abort, AbortReason, Config, Database, Durability, EngineOptions, Error, NamedProtocol, Native, NoWait, Row, Silo,
@@ -119,6 +120,7 @@ under_each_protocol! {
     occ Occ<Native>,
     tictoc TicToc,
     mocc Mocc,
+    nested_occ NestedOcc,
     to TimestampOrdering<Native>,
     mvto Mvto<Native>,
     cicada Cicada<Native>,

@@ -99,6 +99,17 @@ impl<M: Machine> NodeSet<M> {
         self.leaves.iter().map(|&(leaf, _)| leaf)
     }
 
+    /// Returns the number of observations, for [`NodeSet::roll_back`].
+    pub fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Drops the observations that were added since there were `len` of them. None of them may be
+    /// the other half of a leaf that was observed before ([`NodeSet::follow`]).
+    pub fn roll_back(&mut self, len: usize) {
+        self.leaves.truncate(len);
+    }
+
     /// Whether no leaf was observed.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {

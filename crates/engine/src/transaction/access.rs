@@ -335,8 +335,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     fn revive<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, lookup: Lookup<M>) -> Result<Revived, Abort> {
         let record = StoredTable::<M, K>::record(lookup.value.expect("an existing entry has a value"));
         if let Some(position) = self.worker.cx.writes.find(record) {
-            let revived = self.insert_own(table, key, position);
-            return Ok(if revived { Revived::Image(position) } else { Revived::Exists });
+            let inserted = self.insert_own(table, key, position)?;
+            return Ok(if inserted { Revived::Image(position) } else { Revived::Exists });
         }
         let access = match self.call(table, record, Call::Read(Projection::EXISTENCE))? {
             RecordState::Row => Access::Row(record),

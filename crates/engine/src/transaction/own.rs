@@ -126,19 +126,25 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
 
     /// Inserts a key that the transaction has written before. Returns `false` if the key has a row,
     /// so that nothing is inserted.
-    pub(super) fn insert_own<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, position: usize) -> bool {
-        let writes = &mut self.worker.cx.writes;
-        let write = &mut writes.entries_mut()[position];
-        write.kind = match write.kind {
+    pub(super) fn insert_own<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        position: usize,
+    ) -> Result<bool, Abort> {
+        let kind = match self.worker.cx.writes.entries()[position].kind {
             WriteKind::Delete => WriteKind::Update,
             WriteKind::Nothing => WriteKind::Insert,
-            WriteKind::Update | WriteKind::Insert => return false,
+            WriteKind::Update | WriteKind::Insert => return Ok(false),
         };
+        self.rewrite(position)?;
+        let writes = &mut self.worker.cx.writes;
+        writes.entries_mut()[position].kind = kind;
         writes.image_mut(position).fill(0);
         if self.is_recording() {
             self.record_insert(table, key);
         }
-        true
+        Ok(true)
     }
 
     /// Lets the protocol read the groups that the image lacks.

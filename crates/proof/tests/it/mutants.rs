@@ -32,6 +32,7 @@ use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::multiversion::snapshot_isolation::{self, SnapshotIsolation};
 use contend_protocols::optimistic;
 use contend_protocols::optimistic::mocc::{self, Mocc};
+use contend_protocols::optimistic::nested_occ::{self, NestedOcc};
 use contend_protocols::optimistic::occ::{self, Occ};
 use contend_protocols::optimistic::silo::{self, Silo};
 use contend_protocols::optimistic::tictoc::{self, TicToc};
@@ -206,6 +207,7 @@ fn engine_mutants() -> Vec<Mutant> {
         with_engine::<Silo>(ForgetSplits, "litmus-split"),
         with_engine::<NoWait>(ForgetSplits, "litmus-split"),
         with_engine::<Ic3<Machine>>(KeepRetriedWrites, "litmus-pieces-retry"),
+        with_engine::<NestedOcc>(KeepRetriedWrites, "litmus-pieces-pair"),
     ]
 }
 

@@ -40,6 +40,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "what a transaction does about a lock that another holds: wait, wait for a moment, or abort",
         options: &[
             "silo.wait",
+            "nested-occ.wait",
             "tictoc.wait",
             "cicada.pending",
             "dldetect.timeout_us",
@@ -93,7 +94,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["timestamp.source", "timestamp.batch", "snapshot.counter"],
         otherwise: &[
             (
-                &["silo", "mocc"],
+                &["silo", "mocc", "nested-occ"],
                 No("ordering is decentralized: a TID is computed from the versions that were read, and the epoch"),
             ),
             (
@@ -110,7 +111,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "commits take no number from a shared counter",
         options: &[],
         otherwise: &[
-            (&["silo", "mocc", "tictoc", "cicada"], BuiltIn("part of the protocol")),
+            (&["silo", "mocc", "nested-occ", "tictoc", "cicada"], BuiltIn("part of the protocol")),
             (&["si", "ermia", "hekaton"], No("one counter says which commits a snapshot contains")),
             (&["2pl-nowait", "2pl-dldetect", "2pl-ordered"], BuiltIn("locks make the order")),
             (&["msto"], No("one counter gives the timestamps")),
@@ -128,7 +129,7 @@ pub const METHODS: &[MethodInfo] = &[
         meaning: "a read writes nothing that other transactions see",
         options: &["mocc.hot"],
         otherwise: &[
-            (&["silo"], BuiltIn("part of the protocol")),
+            (&["silo", "nested-occ"], BuiltIn("part of the protocol")),
             (&["occ"], BuiltIn("until the commit, which locks the records that were read")),
             (&["tictoc"], No("a commit extends the interval in which the versions that it read are valid")),
             (&["timestamp-ordering", "mvto"], No("a read leaves its timestamp")),
@@ -146,6 +147,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["tictoc.preemptive", "cicada.early_abort"],
         otherwise: &[
             (&["silo", "mocc"], No("a conflict with a read is found at validation, not before")),
+            (&["nested-occ"], BuiltIn("a piece is validated when it ends, and only the piece runs again")),
             (&["occ"], BuiltIn("a read of a version from after the begin aborts at once")),
             (&["timestamp-ordering", "mvto", "msto"], BuiltIn("a transaction that comes too late aborts at once")),
             (&["si", "hekaton"], BuiltIn("the second transaction to write a row aborts at once")),
@@ -200,7 +202,7 @@ pub const METHODS: &[MethodInfo] = &[
         options: &["versions.nwr"],
         otherwise: &[
             (
-                &["silo", "occ", "tictoc", "mocc"],
+                &["silo", "occ", "tictoc", "mocc", "nested-occ"],
                 No("a commit comes after the last write of each record that it writes"),
             ),
             (

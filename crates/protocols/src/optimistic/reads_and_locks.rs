@@ -7,14 +7,16 @@
 //! a reader that finds the same unlocked word before and after its copy has met no writer in
 //! between.
 
+use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, Context, GROUPS_MAX, Groups, Located, Projection, RecordState, WriteMode,
+    Abort, AbortReason, Cell, Cells, Context, GROUPS_MAX, Groups, Located, Projection, RecordState, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
+use super::tid;
 use super::{FLAGS, OptimisticFaults, observed};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
-use crate::method::wait::WAITS_MAX;
+use crate::method::wait::{WAITS_MAX, Wait};
 
 /// Flag in an observed word: the transaction is going to write the cell, too, so the lock that
 /// validation finds there is its own. The bit is that of the queued flag, which a reader does not
@@ -314,6 +316,71 @@ impl<M: Machine> ReadsAndLocks<M> {
                 return Ok(word);
             }
         }
+    }
+
+    /// Phase 1 of Silo's commit: locks what the transaction writes, which are the cells that
+    /// `cells_of` returns. Returns the largest version that the commit will overwrite.
+    ///
+    /// # Errors
+    /// A record has gone, or another transaction keeps a lock for longer than `wait` allows.
+    #[inline(always)]
+    pub(crate) fn lock_writes(
+        &mut self,
+        cx: &mut Context<M>,
+        wait: Wait,
+        cells_of: impl Fn(&Write<M>) -> Cells<M>,
+    ) -> Result<u64, Abort> {
+        M::step("lock");
+        let (in_order, pauses) = (wait.in_order(), wait.pauses());
+        if in_order {
+            cx.writes.sort();
+        }
+        let mut largest = 0;
+        for rank in 0..cx.writes.len() {
+            let position = if in_order { cx.writes.sorted(rank) } else { rank };
+            let write = &cx.writes.entries()[position];
+            for cell in cells_of(write) {
+                // The word from before the lock. An update or a delete aborts here if the row is
+                // gone. The write set has each cell once, so none is locked twice.
+                let word = self.lock(cell, write.needs_row(), pauses)?;
+                largest = largest.max(word & !FLAGS);
+            }
+        }
+        Ok(largest)
+    }
+
+    /// Phase 2 of Silo's commit: checks that everything read is as it was, from the read at `first`
+    /// on. `skips` is a deliberate fault: it says which reads are left out.
+    ///
+    /// # Errors
+    /// A record or a leaf has changed, or another transaction is about to change a record.
+    #[inline(always)]
+    pub(crate) fn validate<F: OptimisticFaults>(
+        &mut self,
+        cx: &Context<M>,
+        first: usize,
+        skips: impl Fn(&mut Self, Read<M>) -> bool,
+    ) -> Result<(), Abort> {
+        M::step("validate");
+        for position in first..self.entries.len() {
+            let read = self.entries[position];
+            // SeqCst: in one order with the fences of other commits and with the load of the epoch
+            // (`tid::order_of_validation`). It is an Acquire, too: validation comes before the
+            // writes.
+            let now = read.cell.word().load(tid::order_of_validation::<F>());
+            if skips(self, read) {
+                continue;
+            }
+            let difference = now ^ read.observed_word();
+            let has_new_version = difference & !FLAGS != 0;
+            // The row has come, or gone, or its record has left the index.
+            let has_new_presence = difference & (ABSENT | UNLINKED) != 0;
+            let locked_by_other = self.is_locked_by_other::<F>(read, now);
+            if has_new_version || has_new_presence || locked_by_other {
+                return Err(Abort::new(AbortReason::ReadValidation));
+            }
+        }
+        cx.nodes.validate_as(tid::order_of_validation::<F>())
     }
 
     /// Gives the locks back; nothing was written under them.

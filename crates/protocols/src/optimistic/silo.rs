@@ -19,9 +19,9 @@
 //! | 4.5 insert: an absent record enters the index | the engine, then `ReadsAndLocks::observe_placeholder` |
 //! | 4.6 the own insert changes a leaf of the node set | `NodeSet::follow` takes the new version over |
 //! | 4.5 delete: the commit makes the record absent | `install_all`; later `optimistic::unlink_unlocked` |
-//! | 4.4 phase 1: lock the write set, in order | `SiloValidation::lock_write_set` |
+//! | 4.4 phase 1: lock the write set, in order | `ReadsAndLocks::lock_writes` |
 //! | 4.4 serialization point: fence, epoch | `commit`, between the phases |
-//! | 4.4 phase 2: validate the read set and the node set | `SiloValidation::validate` |
+//! | 4.4 phase 2: validate the read set and the node set | `ReadsAndLocks::validate` |
 //! | 4.4 phase 3: compute the TID, install, unlock | `commit_tid`, `tid::install_as_tid` (calls `install_all`) |
 //! | abort: unlock; the engine gives up placeholders | `Validating::abort` |
 //! | 4.9 snapshot transactions | `silo/snapshot.rs` |
@@ -94,17 +94,16 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo,
-    Record, RecordState, Tombstone, options,
+    Abort, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo, Record,
+    RecordState, Tombstone, options,
 };
-use contend_machine::{Atomic64, Machine};
+use contend_machine::Machine;
 
 use crate::fault::{Sound, dekker_fence};
 use crate::faults;
-use crate::flags::{ABSENT, UNLINKED};
 use crate::method::ReadPhaseOptions;
 use crate::method::wait::Wait;
-use crate::optimistic::{FLAGS, OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, tid};
+use crate::optimistic::{OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, tid};
 use snapshot::Snapshots;
 
 options! {
@@ -147,55 +146,10 @@ pub struct SiloWorker<M: Machine> {
 }
 
 impl<F: SiloFaults> SiloValidation<F> {
-    /// Phase 1: locks what the transaction writes. Notes the largest TID that it will overwrite.
-    #[inline(always)]
-    fn lock_write_set<M: Machine>(
-        &self,
-        cx: &mut Context<M>,
-        reads: &mut ReadsAndLocks<M>,
-        own: &mut SiloWorker<M>,
-    ) -> Result<(), Abort> {
-        M::step("lock");
-        let (in_order, pauses) = (self.options.wait.in_order(), self.options.wait.pauses());
-        if in_order {
-            cx.writes.sort();
-        }
-        for rank in 0..cx.writes.len() {
-            let position = if in_order { cx.writes.sorted(rank) } else { rank };
-            let write = &cx.writes.entries()[position];
-            for cell in Self::cells_of(write) {
-                // The word from before the lock. An update or a delete aborts here if the row is
-                // gone. The write set has each cell once, so none is locked twice.
-                let word = reads.lock(cell, write.needs_row(), pauses)?;
-                own.largest_overwritten = own.largest_overwritten.max(word & !FLAGS);
-            }
-        }
-        Ok(())
-    }
-
     /// Phase 2: checks that everything read is as it was.
     #[inline(always)]
     fn validate<M: Machine>(cx: &Context<M>, reads: &mut ReadsAndLocks<M>) -> Result<(), Abort> {
-        M::step("validate");
-        for position in 0..reads.entries.len() {
-            let read = reads.entries[position];
-            // SeqCst: in one order with the fences of other commits (see `commit`) and with the
-            // load of the epoch (`tid::order_of_validation`). It is an Acquire, too: validation
-            // comes before the writes.
-            let now = read.cell.word().load(tid::order_of_validation::<F>());
-            if Self::fault_skips(reads, read) {
-                continue;
-            }
-            let difference = now ^ read.observed_word();
-            let has_new_version = difference & !FLAGS != 0;
-            // The row has come, or gone, or its record has left the index.
-            let has_new_presence = difference & (ABSENT | UNLINKED) != 0;
-            let locked_by_other = reads.is_locked_by_other::<F>(read, now);
-            if has_new_version || has_new_presence || locked_by_other {
-                return Err(Abort::new(AbortReason::ReadValidation));
-            }
-        }
-        cx.nodes.validate_as(tid::order_of_validation::<F>())
+        reads.validate::<F>(cx, 0, Self::fault_skips)
     }
 
     /// Computes the commit's TID: the smallest in `epoch` that is
@@ -309,7 +263,8 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
             return Self::validate(cx, reads);
         }
         let epoch_by_fault = Self::epoch_by_fault(cx);
-        self.lock_write_set(cx, reads, own)?;
+        // Phase 1: lock what is written.
+        own.largest_overwritten = reads.lock_writes(cx, self.options.wait, Self::cells_of)?;
         // SeqCst: pairs with the same fence of other commits. Let two transactions each read what
         // the other writes. Each locks, passes this fence, and then loads what it read. The fences
         // have one order for all, so the loads of the commit whose fence is second come after the

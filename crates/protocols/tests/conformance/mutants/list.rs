@@ -59,6 +59,12 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         stands_still WAIT_OUT_OF_ORDER, "litmus-write-skew";
     }
+    NestedOcc<Broken>, faults nested_occ::FAULTS, optimistic::FAULTS {
+        found VALIDATE_LAST_PIECE, "litmus-pieces-pair";
+        found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
+        found UNLINK_LOCKED, "litmus-rebirth";
+        found FORGET_GAPS, "litmus-absent";
+    }
     TimestampOrdering<Machine, Broken>, faults timestamp_ordering::FAULTS {
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
