@@ -263,6 +263,10 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
             for (reason, count) in &measured.aborts_by_reason {
                 aborts += &format!("\n{reason} {}", show_percent(*count as f64 / tries));
             }
+            if let Some(retries) = measured.piece_retries {
+                let of_commits = retries as f64 / measured.commits.max(1) as f64;
+                aborts += &format!("\npiece retries {of_commits:.2} a commit");
+            }
             cells.extend([
                 show_rate(spread.median),
                 share(&measured.to_first, first == Some(&entry.protocol)),

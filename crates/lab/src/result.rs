@@ -179,6 +179,10 @@ pub struct Measured {
     pub abort_rate: f64,
     /// Aborted tries by reason; `user` counts transactions that cancelled themselves.
     pub aborts_by_reason: BTreeMap<String, u64>,
+    /// Pieces that met a conflict and ran again without the rest of their transaction. They are not
+    /// among the aborts. `None` for protocols that do not treat pieces by themselves.
+    #[serde(default)]
+    pub piece_retries: Option<u64>,
     /// The median latency from the first try to the commit, in nanoseconds.
     pub latency_ns_p50: u64,
     /// The 90th percentile of latency; 0 in results that are older than this field.
@@ -271,6 +275,9 @@ pub struct KindResult {
     pub abort_rate: f64,
     /// Aborted tries by reason.
     pub aborts_by_reason: BTreeMap<String, u64>,
+    /// Pieces that ran again, as in [`Measured`].
+    #[serde(default)]
+    pub piece_retries: Option<u64>,
     /// Timed transactions.
     pub samples: u64,
     /// The median latency.

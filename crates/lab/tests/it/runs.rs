@@ -93,6 +93,20 @@ fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_n
 }
 
 #[test]
+fn pieces_that_ran_again_are_counted_apart_from_aborts() {
+    let mut config = RunConfig { verify: false, window_seconds: 5e-4, ..simulated("pieces", "abyss:16") };
+    config.protocols = ["silo", "nested-occ", "ic3"].map(String::from).to_vec();
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    for entry in &result.protocols {
+        let measured = entry.measured.as_ref().expect("figures");
+        let of_kinds: Option<u64> = measured.kinds.iter().map(|kind| kind.piece_retries).sum();
+        assert_eq!(measured.piece_retries, of_kinds, "{}", entry.protocol);
+        let has_pieces = entry.protocol != "silo";
+        assert_eq!(measured.piece_retries.is_some_and(|retries| retries > 0), has_pieces, "{entry:?}");
+    }
+}
+
+#[test]
 fn where_the_time_went_is_sampled_on_the_host() {
     let config = RunConfig { breakdown: true, verify: false, ..small("ycsb-a") };
     let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");

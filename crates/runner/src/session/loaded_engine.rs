@@ -160,6 +160,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             let timed = drawn.is_multiple_of(TIMED_EVERY);
             let start = if timed { M::now() } else { 0 };
             let kind = workload.kind(input);
+            let retries_before = worker.piece_retries();
             loop {
                 let declare = |declaration: &mut Declaration<M>| {
                     declaration.kind(kind);
@@ -190,6 +191,9 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 }
             }
             retry.done();
+            if let (Some(before), Some(now)) = (retries_before, worker.piece_retries()) {
+                tally.borrow_mut().kinds[kind].add_piece_retries(now - before);
+            }
             if timed {
                 let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
                 tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));

@@ -14,6 +14,9 @@ pub struct KindCount {
     pub commits: u64,
     /// Aborted tries by reason.
     pub aborts: AbortCounts,
+    /// Pieces that met a conflict and ran again without the rest of their transaction. `None` if
+    /// the protocol does not treat pieces by themselves.
+    pub piece_retries: Option<u64>,
     /// Latencies of the timed transactions, in nanoseconds.
     pub latencies: Histogram<u64>,
 }
@@ -27,14 +30,20 @@ impl Default for KindCount {
 impl KindCount {
     /// Returns an empty count.
     pub fn new() -> Self {
-        KindCount { commits: 0, aborts: AbortCounts::default(), latencies: histogram() }
+        KindCount { commits: 0, aborts: AbortCounts::default(), piece_retries: None, latencies: histogram() }
     }
 
     /// Adds another count.
     pub fn add(&mut self, other: &KindCount) {
         self.commits += other.commits;
         self.aborts.merge(&other.aborts);
+        other.piece_retries.into_iter().for_each(|more| self.add_piece_retries(more));
         self.latencies.add(&other.latencies).expect("histograms of equal bounds");
+    }
+
+    /// Adds pieces that ran again, under a protocol that treats pieces by themselves.
+    pub fn add_piece_retries(&mut self, more: u64) {
+        *self.piece_retries.get_or_insert(0) += more;
     }
 
     /// Returns whether nothing happened.
