@@ -37,7 +37,8 @@ mod tid;
 
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, PieceBegin,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::Piece;
@@ -199,8 +200,14 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
 
     /// Prepares a placeholder that is in the index now, before the transaction observes it.
     #[inline(always)]
-    fn prepare_placeholder(&self, own: &mut Self::WorkerState, at: Located<'_, M>, change: &Change<M>) {
-        let _ = (own, at, change);
+    fn prepare_placeholder(
+        &self,
+        cx: &Context<M>,
+        own: &mut Self::WorkerState,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) {
+        let _ = (cx, own, at, change);
     }
 
     /// Takes note that the entry at this position of the write set is about to change once more
@@ -384,7 +391,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         if self.validation.sees_snapshot(own) {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        self.validation.prepare_placeholder(own, at, change);
+        self.validation.prepare_placeholder(cx, own, at, change);
         reads.observe_placeholder(at, observed(V::PLACEHOLDER))?;
         cx.nodes.follow(change)
     }

@@ -174,6 +174,8 @@ const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
 /// Waits are not ended by their limit.
 const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
 const SNAPSHOTS: &[(&str, &str)] = &[("silo.snapshots", "on")];
+/// A type misses a key in one piece, and inserts it in the next.
+const FILLED_GAP: &[(&str, &str)] = &[("chains.plan", "11")];
 /// Chains of pieces in which all rows are hot.
 const PIECES: &[(&str, &str)] =
     &[("pieces.pieces", "3"), ("pieces.records", "2"), ("pieces.scope", "2"), ("pieces.updates", "1")];

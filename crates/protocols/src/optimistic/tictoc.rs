@@ -319,7 +319,7 @@ impl<M: Machine, F: TicTocFaults> Validation<M> for TicTocValidation<F> {
         }
     }
 
-    fn prepare_placeholder(&self, own: &mut TicTocWorker, at: Located<'_, M>, change: &Change<M>) {
+    fn prepare_placeholder(&self, _: &Context<M>, own: &mut TicTocWorker, at: Located<'_, M>, change: &Change<M>) {
         // SeqCst: pairs with the fence of `validate`: the insert comes before the look at the
         // leaves' times.
         dekker_fence::<M, F>();

@@ -61,6 +61,7 @@ mutants! {
     }
     NestedOcc<Broken>, faults nested_occ::FAULTS, optimistic::FAULTS {
         found VALIDATE_LAST_PIECE, "litmus-pieces-pair";
+        found FORGET_FILLED_GAPS, "litmus-pieces-plan", FILLED_GAP;
         found IGNORE_LOCKS_IN_VALIDATION, "litmus-write-skew";
         found UNLINK_LOCKED, "litmus-rebirth";
         found FORGET_GAPS, "litmus-absent";
