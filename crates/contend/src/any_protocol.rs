@@ -22,7 +22,7 @@ impl ProtocolVisitor<Native> for Make<'_> {
         for (name, value) in self.options {
             options.set(name, value)?;
         }
-        Ok(Builder::of(Erased::new(P::new(options)), P::SHOWS_UNCOMMITTED))
+        Ok(Builder::of::<P>(Erased::new(P::new(options))))
     }
 }
 

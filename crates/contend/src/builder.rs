@@ -70,6 +70,8 @@ pub struct Builder<P: Protocol<Native>> {
     protocol: P,
     /// Whether transactions see uncommitted writes of others.
     shows_uncommitted: bool,
+    /// The reason why the protocol does not go with a log, if it does not.
+    refuses_log: Option<&'static str>,
     config: Config,
     disk: Place,
     durability: Durability,
@@ -88,7 +90,7 @@ impl<P: NamedProtocol<Native>> Default for Builder<P> {
     /// Returns a builder of a database in memory, with snapshots if the protocol can have any
     /// ([`Database::read`]).
     fn default() -> Self {
-        Builder::of(P::new(P::options_with_snapshots()), P::SHOWS_UNCOMMITTED)
+        Builder::of::<P>(P::new(P::options_with_snapshots()))
     }
 }
 
@@ -101,10 +103,12 @@ impl<P: NamedProtocol<Native>> Builder<P> {
 }
 
 impl<P: Protocol<Native>> Builder<P> {
-    pub(crate) fn of(protocol: P, shows_uncommitted: bool) -> Self {
+    /// Returns a builder for a protocol that may be behind a pointer: `N` is its type.
+    pub(crate) fn of<N: NamedProtocol<Native>>(protocol: P) -> Self {
         Builder {
             protocol,
-            shows_uncommitted,
+            shows_uncommitted: N::SHOWS_UNCOMMITTED,
+            refuses_log: N::REFUSES_LOG,
             config: Config::default(),
             disk: Place::Memory,
             durability: Durability::default(),
@@ -143,11 +147,15 @@ impl<P: Protocol<Native>> Builder<P> {
     /// [`Database::create_table`] opens a table that existed before.
     ///
     /// # Errors
-    /// The database can't be made for [`Config::threads_max`] threads; [`Durability::Conservative`]
-    /// does not go with the protocol; another process has the directory; the disk fails; or
+    /// The database can't be made for [`Config::threads_max`] threads; the durability does not go
+    /// with the protocol; another process has the directory; the disk fails; or
     /// acknowledged commits are missing or damaged.
     pub fn open(self) -> Result<Database<P>, Error> {
         self.config.check()?;
+        let is_durable = self.durability != Durability::Off && !matches!(self.disk, Place::Memory);
+        if let Some(why) = self.refuses_log.filter(|_| is_durable) {
+            return Err(Error::NeverDurable { protocol: self.protocol.info().name, why });
+        }
         let disk: Arc<dyn Disk> = match (self.durability, self.disk) {
             (_, Place::Memory) => return Ok(Database::over(self.protocol, self.config, None)),
             // The contents of the path would be neither read nor changed, and all commits would be

@@ -88,6 +88,14 @@ pub enum Error {
         /// The protocol's name.
         protocol: &'static str,
     },
+    /// A database under this protocol can't be durable.
+    #[error("there is a path, and under {protocol} no database is durable, because {why}; valid: no path")]
+    NeverDurable {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// The reason.
+        why: &'static str,
+    },
     /// The log has failed: the transaction can't be made durable, or durable commits can't be
     /// found. A transaction that ends with this error may have committed or not, and may exist
     /// after the next start or not. The same is true of every other transaction that was not

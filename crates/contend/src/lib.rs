@@ -107,6 +107,7 @@ pub mod protocols {
     pub use contend_protocols::optimistic::occ::{Occ, OccOptions};
     pub use contend_protocols::optimistic::silo::{Silo, SiloOptions};
     pub use contend_protocols::optimistic::tictoc::{TicToc, TicTocOptions};
+    pub use contend_protocols::pieces::chopping::{Chopping, ChoppingOptions, Over};
     pub use contend_protocols::pieces::ic3::{Constraint, Ic3, Ic3Options};
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
 }

@@ -8,7 +8,7 @@ use contend_machine::Machine;
 use crate::abort::{Abort, AbortReason};
 use crate::config::EngineOptions;
 use crate::group::Groups;
-use crate::pieces::PieceBegin;
+use crate::pieces::{PieceBegin, PieceOutcome};
 use crate::protocol::{
     Context, Located, NamedProtocol, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
     WriteMode,
@@ -94,7 +94,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn uses_pieces(&self) -> bool;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
     fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
-    fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<(), Abort>;
+    fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceOutcome, Abort>;
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason) -> bool;
     fn commit(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
     fn abort(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason);
@@ -265,7 +265,7 @@ forward! {
     observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
     begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
-    end_piece(piece: Piece) -> Result<(), Abort>;
+    end_piece(piece: Piece) -> Result<PieceOutcome, Abort>;
     undo_piece(reason: AbortReason) -> bool;
     commit() -> Result<(), Abort>;
     abort(reason: AbortReason) -> ();

@@ -110,16 +110,31 @@ pub struct Committed {
 /// The recording of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
-    /// The running transaction's operations.
+    /// The running transaction's operations since its last settled piece.
     pub(crate) running: Vec<Operation>,
+    /// The running transaction's operations up to its last settled piece, complete.
+    settled: Vec<Operation>,
     /// The committed transactions.
     pub(crate) committed: Vec<Committed>,
 }
 
 impl Recording {
-    /// Takes the running transaction, which has committed, and completes its writes by the facts
-    /// that were unknown before they were installed.
+    /// Takes the running transaction, which has committed.
     pub(crate) fn commit<M: Machine>(&mut self, worker: usize, writes: &WriteSet<M>) {
+        self.settle(writes);
+        let operations = std::mem::take(&mut self.settled);
+        self.committed.push(Committed { txn: writes.txn, worker, operations });
+    }
+
+    /// Forgets the running transaction, which has aborted.
+    pub(crate) fn forget_running(&mut self) {
+        self.running.clear();
+        self.settled.clear();
+    }
+
+    /// Completes the running transaction's writes so far, which are installed for good, by the
+    /// facts that were unknown before they were installed.
+    pub(crate) fn settle<M: Machine>(&mut self, writes: &WriteSet<M>) {
         let txn = writes.txn;
         let mut operations = std::mem::take(&mut self.running);
         // For each key: the writer that was replaced, the value of the last write, and whether the
@@ -164,7 +179,11 @@ impl Recording {
                 }
             }
         }
-        self.committed.push(Committed { txn, worker, operations });
+        if self.settled.is_empty() {
+            self.settled = operations;
+        } else {
+            self.settled.append(&mut operations);
+        }
     }
 }
 

@@ -67,7 +67,7 @@ pub use erased::Erased;
 pub use garbage::trim_queue;
 pub use layout::{TableCore, estimated_bytes};
 pub use loader::Loader;
-pub use pieces::PieceBegin;
+pub use pieces::{PieceBegin, PieceOutcome};
 pub use protocol::{
     Context, Located, NamedProtocol, OldVersion, Protocol, ProtocolInfo, RecordOrigin, RecordState, Tombstone,
     UnlinkOutcome, VersionCounts, WriteMode,

@@ -24,6 +24,16 @@ pub enum PieceBegin {
     Inside,
 }
 
+/// What the end of a piece has brought about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceOutcome {
+    /// The transaction goes on as before.
+    Open,
+    /// The protocol has committed what the transaction has written so far, and nothing will take it
+    /// back. The engine forgets these writes, as after a commit. The transaction goes on.
+    Settled,
+}
+
 /// The declarations of an engine, as they are now.
 #[derive(Debug, Default)]
 pub(crate) struct Declarations {
@@ -40,6 +50,8 @@ pub(crate) struct RunningPieces {
     seen: u64,
     /// The state at the beginning of the step, if the running piece has begun it.
     pub(crate) mark: Option<StepMark>,
+    /// Whether rows that the transaction has changed were settled ([`PieceOutcome::Settled`]).
+    pub(crate) has_settled: bool,
     /// The number of pieces that ran again.
     pub(crate) retries: u64,
 }
@@ -64,13 +76,13 @@ impl RunningPieces {
             self.seen = changes;
         }
         self.checker.begin(of);
-        self.mark = None;
+        (self.mark, self.has_settled) = (None, false);
     }
 
     /// Begins a snapshot, whose reads need no declaration.
     pub(crate) fn begin_snapshot(&mut self) {
         self.checker.begin_free();
-        self.mark = None;
+        (self.mark, self.has_settled) = (None, false);
     }
 }
 

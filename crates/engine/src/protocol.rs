@@ -16,7 +16,7 @@ use crate::config::EngineOptions;
 use crate::declaration::Declaration;
 use crate::fault::Fault;
 use crate::layout::TableCore;
-use crate::pieces::PieceBegin;
+use crate::pieces::{PieceBegin, PieceOutcome};
 use crate::record::{Cell, Cells, Record};
 use crate::sets::{NodeSet, WriteSet};
 use crate::slab::Arenas;
@@ -414,6 +414,9 @@ pub trait NamedProtocol<M: Machine>: Protocol<M> {
     /// Whether transactions may see uncommitted writes of others. Then a log can't make them wait
     /// until these writes are durable.
     const SHOWS_UNCOMMITTED: bool = false;
+    /// The reason why the protocol does not go with a log, as a part of a sentence; `None` if it
+    /// does.
+    const REFUSES_LOG: Option<&'static str> = None;
     /// The options with which a transaction can read a snapshot ([`Protocol::reads_snapshots`]);
     /// `None` if it can't with any options.
     const SNAPSHOTS: Option<&'static str> = None;
@@ -647,13 +650,20 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         Ok(PieceBegin::Inside)
     }
 
-    /// Ends a piece, whose body has succeeded. The protocol may show its writes to others now.
+    /// Ends a piece, whose body has succeeded. The protocol may show its writes to others now, or
+    /// commit them for good. A protocol that commits them gives [`NamedProtocol::REFUSES_LOG`] a
+    /// reason, and applies updates that commute as [`Protocol::reorders_updates`] says.
     ///
     /// # Errors
     /// The piece has met a conflict.
-    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
+    fn end_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceOutcome, Abort> {
         let _ = (cx, local, piece);
-        Ok(())
+        Ok(PieceOutcome::Open)
     }
 
     /// Gives up the running step, which began by [`PieceBegin::Step`] and has met a conflict for

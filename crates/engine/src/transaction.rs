@@ -22,7 +22,7 @@ use contend_model::{
 };
 
 use crate::catalog;
-use crate::pieces::{PieceBegin, StepMark};
+use crate::pieces::{PieceBegin, PieceOutcome, RunningPieces, StepMark};
 use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
 use crate::table::StoredTable;
@@ -166,7 +166,11 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
                 let ended = worker.engine.protocol().end_piece(&mut worker.cx, &mut worker.local, piece);
                 M::enter(Phase::BODY);
                 match ended {
-                    Ok(()) => return Ok(PieceEnd::Done),
+                    Ok(PieceOutcome::Open) => return Ok(PieceEnd::Done),
+                    Ok(PieceOutcome::Settled) => {
+                        worker.settle_piece();
+                        return Ok(PieceEnd::Done);
+                    }
                     Err(abort) => self.doom(abort),
                 }
             }
@@ -434,7 +438,9 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
             if worker.engine.protocol().is_doomed(&mut worker.cx, &mut worker.local) {
                 return self.doom(Abort::new(AbortReason::Cascaded));
             }
-            if !worker.pieces.checker.may_cancel() {
+            let RunningPieces { checker, has_settled, .. } = &mut worker.pieces;
+            let may_cancel = if *has_settled { checker.refuse_late_cancel() } else { checker.may_cancel() };
+            if !may_cancel {
                 return self.undeclared();
             }
         }

@@ -569,7 +569,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             log.sink.aborted(reason);
         }
         if let Some(recording) = &mut self.recording {
-            recording.running.clear();
+            recording.forget_running();
         }
         self.clear();
         if self.protect_after > 0 {
@@ -606,6 +606,20 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.garbage.versions.push_back(RetiredRecord { record, table, key: KeyWords::default(), epoch });
         }
         self.cx.replaced.clear();
+    }
+
+    /// Forgets the writes of the running transaction, which its protocol has committed for good.
+    /// The transaction goes on, and does not count as committed yet.
+    #[inline(never)]
+    pub(crate) fn settle_piece(&mut self) {
+        debug_assert!(self.cx.writes.log.is_none(), "a protocol that settles pieces refuses logs");
+        self.pieces.has_settled |= !self.cx.writes.is_empty();
+        self.pieces.mark = None;
+        self.queue_garbage(true);
+        if let Some(recording) = &mut self.recording {
+            recording.settle(&self.cx.writes);
+        }
+        self.clear();
     }
 
     /// Drops what the transaction has written since the step that `mark` is of began. Placeholders

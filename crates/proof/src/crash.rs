@@ -158,10 +158,10 @@ impl CrashConfig {
             combinations.extend(with_commit_protocols(protocol)?);
         }
         if combinations.is_empty() {
-            return Err(RunError::BadInput(format!(
-                "there is nothing to test: {} promises no isolation, or does not support this log",
-                run.protocols.join(", ")
-            )));
+            let protocols = run.protocols.join(", ");
+            let or_else = || format!("{protocols} promises no isolation, or does not support this log");
+            let why = plan.refusal_of_logs().unwrap_or_else(or_else);
+            return Err(RunError::BadInput(format!("there is nothing to test: {why}")));
         }
         Ok(CrashPlan { plan, config: self.clone(), combinations })
     }
@@ -189,7 +189,8 @@ fn with_commit_protocols(protocol: &ProtocolPlan) -> Result<Vec<Combination>, Ru
         protocol.log.check(true)?;
         let Some(commit) = protocol.log.commit() else { continue };
         // A protocol without isolation has no promise that a test could break.
-        if protocol.info.isolation != Isolation::None && !(protocol.shows_uncommitted && commit.holds_rows()) {
+        let is_refused = protocol.refuses_log.is_some() || protocol.shows_uncommitted && commit.holds_rows();
+        if protocol.info.isolation != Isolation::None && !is_refused {
             all.push(Combination { protocol, log: mode.name(), commit });
         }
     }

@@ -108,9 +108,9 @@ impl KillConfig {
         }
         if entries.is_empty() {
             let protocols = run.protocols.join(", ");
-            return Err(RunError::BadInput(format!(
-                "there is nothing to test: {protocols} promises no isolation, or does not support this durability"
-            )));
+            let or_else = || format!("{protocols} promises no isolation, or does not support this durability");
+            let why = plan.refusal_of_logs().unwrap_or_else(or_else);
+            return Err(RunError::BadInput(format!("there is nothing to test: {why}")));
         }
         let groups = if self.mixed { vec![entries] } else { entries.into_iter().map(|entry| vec![entry]).collect() };
         Ok(KillPlan { config: self.clone(), groups })
@@ -152,6 +152,7 @@ impl KillConfig {
             let is_asked = self.durabilities.iter().any(|name| name == durability);
             // A protocol without isolation has no promise that a test could break.
             let promises = protocol.info.isolation != Isolation::None
+                && protocol.refuses_log.is_none()
                 && !(protocol.shows_uncommitted && durability == "conservative");
             if is_asked && promises {
                 let mut protocol = protocol.clone();

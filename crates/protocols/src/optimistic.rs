@@ -37,7 +37,7 @@ mod tid;
 
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, Groups, Leaf, Located, NamedProtocol, Options, PieceBegin,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
+    PieceOutcome, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
     WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -438,8 +438,8 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         cx: &mut Context<M>,
         ValidatingWorker { reads, own }: &mut Self::WorkerState,
         _: Piece,
-    ) -> Result<(), Abort> {
-        self.validation.end_piece(cx, reads, own)
+    ) -> Result<PieceOutcome, Abort> {
+        self.validation.end_piece(cx, reads, own).map(|()| PieceOutcome::Open)
     }
 
     fn undo_piece(

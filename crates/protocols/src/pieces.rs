@@ -8,6 +8,11 @@
 //! | --- | --- |
 //! | `plan` | what follows from the declarations: the step and the rank of each piece, the class of each unit |
 //! | `ic3` | the protocol IC3 |
+//! | `chopping` | transaction chopping: the pieces of a transaction commit one by one, by another protocol |
+//!
+//! `nested-occ`, whose pieces are validated by themselves and take effect with the transaction, is
+//! in the family `optimistic`.
 
+pub mod chopping;
 pub mod ic3;
 mod plan;

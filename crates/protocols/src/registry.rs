@@ -72,4 +72,5 @@ protocols! {
     crate::hstore::HStore<M>,
     crate::pieces::ic3::Ic3<M>,
     crate::datm::Datm<M>,
+    crate::pieces::chopping::Chopping<M>,
 }

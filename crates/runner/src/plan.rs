@@ -16,7 +16,7 @@ use contend_protocols::{ProtocolVisitor, all_protocols, protocol_name, with_prot
 use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
 use crate::config::{ALL, RunConfig, index_kind, index_name};
-use crate::durable::LogOptions;
+use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
 use crate::machine::ChipConfig;
 use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
@@ -51,6 +51,8 @@ pub struct ProtocolPlan {
     pub info: ProtocolInfo,
     /// Whether transactions see uncommitted data of others.
     pub shows_uncommitted: bool,
+    /// The reason why the protocol does not go with a log, if it does not.
+    pub refuses_log: Option<&'static str>,
     /// The settings that apply to this entry, including its own, by the names of their options.
     pub settings: BTreeMap<String, String>,
     /// The options of the engine.
@@ -138,6 +140,7 @@ impl ProtocolPlan {
             name: P::INFO.name.into(),
             info: P::INFO,
             shows_uncommitted: P::SHOWS_UNCOMMITTED,
+            refuses_log: P::REFUSES_LOG,
             engine: options::<EngineOptions>(&[], &settings)?,
             retry: options::<RetryOptions>(&[], &settings)?,
             log: options::<LogOptions>(&[], &settings)?,
@@ -178,6 +181,11 @@ impl RunPlan {
             protocols: vec![protocol.clone()],
             ..self.clone()
         })
+    }
+
+    /// Returns a sentence about the first entry that goes with no log, if there is one.
+    pub fn refusal_of_logs(&self) -> Option<String> {
+        self.protocols.iter().find_map(|entry| Some(format!("no log goes with {}: {}", entry.name, entry.refuses_log?)))
     }
 
     /// Returns the same plan with another seed.
@@ -250,7 +258,7 @@ impl RunConfig {
             })
         });
         let planned: Vec<ProtocolPlan> = planned.collect::<Result<_, _>>()?;
-        let refused = config.refused()?;
+        let refused = config.refused_by_needs()?;
         let is_asked_for = |refusal: &Refusal| planned.iter().any(|entry| entry.info.name == refusal.protocol);
         if let Some(Refusal { why, workloads, .. }) = refused.into_iter().find(is_asked_for) {
             return Err(RunError::BadInput(format!("{why}; workloads that can: {}", workloads.join(", "))));
@@ -262,12 +270,30 @@ impl RunConfig {
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
     }
 
-    /// Returns the protocols that can't run the workload, because its transactions can't declare
-    /// what the protocol needs.
+    /// Returns the protocols that can't run the workload: its transactions can't declare what the
+    /// protocol needs, or there is a log and the protocol refuses it.
     ///
     /// # Errors
     /// There is no such workload, or its options are not valid.
     pub fn refused(&self) -> Result<Vec<Refusal>, RunError> {
+        let mut refused = self.refused_by_needs()?;
+        let mode = named_settings(&self.settings)?.get("log.mode").cloned();
+        if let Some(mode) = mode.filter(|mode| *mode != LogMode::Off.show()) {
+            for (info, _) in all_protocols::<Native>() {
+                let refuses = with_protocol::<Native, _>(info.name, RefusesLog).expect(FOUND);
+                let refusal = |why| Refusal {
+                    protocol: info.name,
+                    why: without_log(info.name, &mode, why),
+                    workloads: Vec::new(),
+                };
+                refused.extend(refuses.map(refusal));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Returns the protocols that need what the transactions of the workload can't declare.
+    fn refused_by_needs(&self) -> Result<Vec<Refusal>, RunError> {
         let declares = |workload: &str, settings: &BTreeMap<String, String>| {
             let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
             with_workload(workload, Declared(settings)).unwrap_or_else(|| Err(unknown("workload", workload, listed())))
@@ -292,7 +318,8 @@ pub struct Refusal {
     pub protocol: &'static str,
     /// A sentence that names what the protocol needs.
     pub why: String,
-    /// The workloads that can declare what it needs, with their default options.
+    /// The workloads that can declare what it needs, with their default options; none if the log is
+    /// what it refuses.
     pub workloads: Vec<&'static str>,
 }
 
@@ -442,7 +469,29 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
             entry.info.name
         )));
     }
+    if let Some(why) = planned.refuses_log.filter(|_| log.mode != LogMode::Off) {
+        return Err(RunError::BadInput(format!(
+            "{}; valid: log=off, or another protocol",
+            without_log(entry.info.name, &log.mode.show(), why)
+        )));
+    }
     Ok(ProtocolPlan { name: entry.name.clone(), ..planned })
+}
+
+/// A visitor that returns the reason why a protocol does not go with a log, if it does not.
+struct RefusesLog;
+
+impl ProtocolVisitor<Native> for RefusesLog {
+    type Output = Option<&'static str>;
+
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
+        P::REFUSES_LOG
+    }
+}
+
+/// Returns a sentence that says why a protocol does not go with this log.
+fn without_log(protocol: &str, mode: &str, why: &str) -> String {
+    format!("log={mode} does not go with {protocol}: {why}")
 }
 
 /// Checks that the first bound of a backoff is not above the largest, where both apply. `is_set`
@@ -535,6 +584,13 @@ mod tests {
         };
         let more = choose(&["silo+cu", "all"]).expect("all, and a variant of one");
         assert_eq!((more.len(), &*more[0]), (choose(&["all"]).expect("all").len() + 1, "silo+cu"));
+        // With a log, those that refuse logs are left out.
+        let logged = with(|config| {
+            config.protocols = vec!["all".into()];
+            set(config, "log", "epoch");
+        });
+        let logged = logged.expect("valid").config.protocols;
+        assert!(!logged.contains(&"chopping".into()) && logged.len() + 1 == choose(&["all"]).expect("all").len());
         assert!(choose(&["all", "silo"]).expect_err("silo is one of all").contains("'silo' was chosen twice"));
     }
 
@@ -603,6 +659,14 @@ mod tests {
             ),
             (|c| set(c, "ycsb.partitions", "2M"), &["ycsb.partitions", "from 1"]),
             (|c| set(c, "ycsb.multi_partition", "0.5"), &["ycsb.partitions is 1"]),
+            (
+                |c| {
+                    c.protocols = vec!["chopping".into()];
+                    set(c, "log", "epoch");
+                },
+                &["log=epoch does not go with chopping", "a crash between two parts", "valid: log=off"],
+            ),
+            (|c| c.protocols = vec!["chopping+chopping.over=occ".into()], &["occ", "silo, 2pl-waitdie, 2pl-woundwait"]),
             (
                 |c| {
                     c.protocols = vec!["none".into()];

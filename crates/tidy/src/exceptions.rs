@@ -26,10 +26,17 @@ pub const ATOMICS: [(&str, &str); 20] = [
 ];
 
 /// Families that use what another family shares, with the reason.
-pub const BETWEEN_FAMILIES: [(&str, &str, &str); 2] = [
+pub const BETWEEN_FAMILIES: [(&str, &str, &str); 3] = [
     ("hstore", "locking", "a partition's lock is a cell with a queue, granted in the order of age"),
     ("pieces", "optimistic", "a piece is validated as an optimistic transaction is"),
+    ("pieces", "locking", "a part of a chopped transaction commits by a protocol of either family"),
 ];
+
+/// Files that import whole protocols, with the reason.
+pub const OVER_PROTOCOLS: [(&str, &str); 1] = [(
+    "crates/protocols/src/pieces/chopping/over.rs",
+    "chopping divides transactions into parts, and each part is a transaction of one of these",
+)];
 
 /// Variables by which a test talks to the process that it starts.
 pub const INTERNAL_VARIABLES: [&str; 2] = ["CONTEND_TEST_CHILD", "CONTEND_TEST_CHILD_DURABILITY"];

@@ -13,7 +13,7 @@ mod shape;
 mod source;
 mod tree;
 
-pub use exceptions::{ATOMICS, BETWEEN_FAMILIES, INTERNAL_VARIABLES};
+pub use exceptions::{ATOMICS, BETWEEN_FAMILIES, INTERNAL_VARIABLES, OVER_PROTOCOLS};
 pub use lists::{environment, facade, test_binaries};
 pub use prose::{columns, words};
 pub use protocols::{headers, siblings};

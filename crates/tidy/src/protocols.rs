@@ -43,9 +43,10 @@ fn is_in(module: &str, outer: &str) -> bool {
     module == outer || module.strip_prefix(outer).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// Finds imports of a protocol by another file than its own, and imports of one family by another,
-/// unless `listed` names the two families with a reason.
-pub fn siblings(tree: &Tree, listed: &[(&str, &str, &str)]) -> Vec<Finding> {
+/// Finds imports of a protocol by another file than its own, unless `over` names the file with a
+/// reason. Finds imports of one family by another, unless `listed` names the two families with a
+/// reason.
+pub fn siblings(tree: &Tree, listed: &[(&str, &str, &str)], over: &[(&str, &str)]) -> Vec<Finding> {
     let protocols: Vec<String> = registered(tree).into_iter().map(|(module, _)| module).collect();
     let first = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
     // A family is a folder of protocols, or a protocol alone.
@@ -62,7 +63,8 @@ pub fn siblings(tree: &Tree, listed: &[(&str, &str, &str)]) -> Vec<Finding> {
             if source.is_test[line] {
                 continue;
             }
-            let other = protocols.iter().find(|protocol| is_in(&import, protocol));
+            let may_import = over.iter().any(|(path, _)| *path == source.path);
+            let other = protocols.iter().find(|protocol| is_in(&import, protocol) && !may_import);
             if let Some(other) = other.filter(|other| Some(*other) != own && !is_in(other, &module)) {
                 findings.push(Finding::new(&source.path, line + 1, format!("imports the protocol `{other}`")));
             } else if families.contains(&first(&import))
@@ -203,7 +205,7 @@ mod tests {
 
     fn found(path: &str, text: &str) -> Vec<String> {
         let tree = Tree::of_rust(&[REGISTRY, (path, text)]);
-        siblings(&tree, &[]).into_iter().map(|finding| format!("{}: {}", finding.line, finding.why)).collect()
+        siblings(&tree, &[], &[]).into_iter().map(|finding| format!("{}: {}", finding.line, finding.why)).collect()
     }
 
     #[test]

@@ -83,6 +83,9 @@ fn what_a_type_refuses_is_refused_by_name() {
         builder.path(directory.path()).durability(Durability::Conservative).open().map(|_| ())
     };
     assert_eq!(open("bamboo"), Err(Error::NotConservative { protocol: "bamboo" }));
+    let refused = open("chopping").expect_err("it has no log");
+    assert!(matches!(refused, Error::NeverDurable { protocol: "chopping", .. }));
+    assert!(refused.to_string().contains("a crash between two parts"), "{refused}");
     assert_eq!(open("tictoc"), Ok(()));
 }
 

@@ -20,6 +20,7 @@ use contend_protocols::datm::Datm;
 use contend_protocols::hstore::HStore;
 use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::ordered::Ordered;
+use contend_protocols::pieces::chopping::Chopping;
 use contend_protocols::pieces::ic3::Ic3;
 use contend_protocols::timestamp_ordering::TimestampOrdering;
 
@@ -137,6 +138,7 @@ under_each_protocol! {
     hstore HStore<Native>,
     ic3 Ic3<Native>,
     datm Datm<Native>,
+    chopping Chopping<Native>,
 }
 
 /// A transaction that reads 20,000 rows and writes one, beside two writers.
@@ -257,7 +259,7 @@ fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
 fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
     const ROWS: u64 = 500;
     for durability in [Durability::Epoch, Durability::Early, Durability::Conservative] {
-        if durability == Durability::Conservative && P::SHOWS_UNCOMMITTED {
+        if durability == Durability::Conservative && P::SHOWS_UNCOMMITTED || P::REFUSES_LOG.is_some() {
             continue;
         }
         let directory = tempfile::tempdir().expect("a directory");

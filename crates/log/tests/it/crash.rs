@@ -39,7 +39,7 @@ impl ProtocolVisitor<Native> for Crashes {
         let Crashes(protocol, count) = self;
         // A protocol that exposes a row before the commit can't make its readers wait until the
         // commit is durable.
-        if protocol.holds_rows() && P::SHOWS_UNCOMMITTED {
+        if protocol.holds_rows() && P::SHOWS_UNCOMMITTED || P::REFUSES_LOG.is_some() {
             return;
         }
         for seed in seeds(count) {

@@ -140,6 +140,12 @@ impl PieceChecker {
         }
     }
 
+    /// Refuses that the application cancels where a part of its transaction has committed. Returns
+    /// `false`.
+    pub fn refuse_late_cancel(&mut self) -> bool {
+        self.refuse(Attempt::LateCancel)
+    }
+
     /// Returns the first violation since the last call, in words.
     pub fn take_violation(&mut self) -> Option<String> {
         let undeclared = self.undeclared.take()?;

@@ -48,6 +48,8 @@ pub enum Attempt {
     Nested(usize),
     /// It canceled where no piece says so.
     Cancel,
+    /// It canceled behind a part that had committed by itself.
+    LateCancel,
     /// It declared no type of those that are declared.
     NoType,
 }
@@ -234,6 +236,9 @@ impl TypeSet {
             }
             Attempt::Cancel => {
                 format!("{place}: cancels, which is not declared; declare it by .cancels() in the piece")
+            }
+            Attempt::LateCancel => {
+                format!("{place}: cancels behind a part that has committed; valid: inside of the piece that cancels")
             }
             Attempt::NoType => format!("{place}: has no type"),
         }

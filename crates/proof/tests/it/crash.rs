@@ -40,6 +40,13 @@ fn nothing_is_lost() {
     }
 }
 
+#[test]
+fn a_protocol_without_a_log_says_why() {
+    let run = RunConfig { protocols: vec!["chopping".into()], ..RunConfig::default() };
+    let error = CrashConfig::default().resolve(&run).expect_err("there is nothing to test").to_string();
+    assert!(error.contains("no log goes with chopping: a crash between two parts"), "{error}");
+}
+
 /// With options that change which writes are logged or omitted.
 #[test]
 fn nothing_is_lost_with_options() {

@@ -75,6 +75,44 @@ fn ic3_orders_all_pieces() {
     }
 }
 
+/// Explores all shapes of pieces, and drawn ones, under a protocol that treats pieces by
+/// themselves.
+fn nothing_wrong_with_pieces(protocol: &str, choices: &[&[(&str, &str)]]) {
+    let nothing_wrong = |workload: &str, settings: &[(&str, &str)], executions| {
+        for strategy in [StrategyChoice::Random, StrategyChoice::Pct(3)] {
+            let config = ExploreConfig { executions, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let run = RunConfig { protocols: vec![protocol.into()], ..on(workload, settings) };
+            for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
+                assert!(!explored.violated, "{strategy} {settings:?} {explored:#?}");
+                assert_eq!(explored.livelocks, 0, "{strategy} {settings:?} {explored:#?}");
+            }
+        }
+    };
+    const SPLIT: [(&str, &str); 2] = [("cu", "on"), ("ts", "on")];
+    for choice in choices {
+        for info in chains::INFOS {
+            nothing_wrong(info.name, &[&SPLIT[..], choice].concat(), 1000);
+            nothing_wrong(info.name, choice, 300);
+        }
+        for plan in 1..40 {
+            let plan = [("chains.plan", &*plan.to_string())];
+            nothing_wrong("litmus-pieces-plan", &[&SPLIT[..], &plan, choice].concat(), 100);
+        }
+    }
+}
+
+#[test]
+fn nested_occ_keeps_what_its_pieces_have_read() {
+    nothing_wrong_with_pieces("nested-occ", &[&[], &[("nested-occ.wait", "wait")]]);
+}
+
+#[test]
+fn chopped_transactions_are_serializable() {
+    const OVER: [&[(&str, &str)]; 3] =
+        [&[], &[("chopping.over", "2pl-waitdie")], &[("chopping.over", "2pl-woundwait")]];
+    nothing_wrong_with_pieces("chopping", &OVER);
+}
+
 #[test]
 fn datm_commits_no_cycle() {
     const SPLIT: [(&str, &str); 2] = [("cu", "on"), ("ts", "on")];

@@ -36,6 +36,7 @@ use contend_protocols::optimistic::nested_occ::{self, NestedOcc};
 use contend_protocols::optimistic::occ::{self, Occ};
 use contend_protocols::optimistic::silo::{self, Silo};
 use contend_protocols::optimistic::tictoc::{self, TicToc};
+use contend_protocols::pieces::chopping::{self, Chopping};
 use contend_protocols::pieces::ic3::{self, Ic3};
 use contend_protocols::timestamp_ordering::{self, TimestampOrdering};
 use contend_runner::{RunConfig, Stop};
@@ -189,6 +190,8 @@ const CANCELS: &[(&str, &str)] = &[
 ];
 /// Reads of sums are not on snapshots.
 const READ_SUMS: &[(&str, &str)] = &[("cu", "on"), ("ts", "on"), ("ic3.snapshots", "off")];
+const OVER_WAIT_DIE: &[(&str, &str)] = &[("chopping.over", "2pl-waitdie")];
+const OVER_WOUND_WAIT: &[(&str, &str)] = &[("chopping.over", "2pl-woundwait")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 include!("../../../protocols/tests/conformance/mutants/list.rs");

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, EngineOptions, Groups, Leaf, LeafWords, Located, NamedProtocol,
-    PieceBegin, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
-    WriteMode,
+    PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone,
+    UnlinkOutcome, WriteMode,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::{Piece, TypeSet};
@@ -65,6 +65,7 @@ fn show<A: Atomic64>(word: &A, shown: bool) {
 impl<M: Machine, P: NamedProtocol<M>, F: OperationFaults> NamedProtocol<M> for Faulty<P, F> {
     const INFO: ProtocolInfo = P::INFO;
     const SHOWS_UNCOMMITTED: bool = P::SHOWS_UNCOMMITTED;
+    const REFUSES_LOG: Option<&'static str> = P::REFUSES_LOG;
     const SNAPSHOTS: Option<&'static str> = P::SNAPSHOTS;
     type Options = P::Options;
 
@@ -213,7 +214,12 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.begin_piece(cx, local, piece)
     }
 
-    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
+    fn end_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceOutcome, Abort> {
         self.protocol.end_piece(cx, local, piece)
     }
 

@@ -79,13 +79,13 @@ use std::marker::PhantomData;
 use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
-    LeafWords, Located, NamedProtocol, OldVersion, PieceBegin, Projection, Protocol, ProtocolInfo, Record,
-    RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
+    LeafWords, Located, NamedProtocol, OldVersion, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo,
+    Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::plan::{KnownPlan, Plan, Plans, SettledReads, Step, TableClasses};
+use super::plan::{Known, Plan, Plans, SettledReads, Step, TableClasses};
 use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock, unlock};
 use crate::fault::Sound;
 use crate::faults;
@@ -126,7 +126,7 @@ pub struct Ic3<M: Machine, F = Sound> {
     options: Ic3Options,
     progress: Progress<M>,
     pool: Pool<M>,
-    plans: Plans,
+    plans: Plans<Plan>,
     turns: Turns<M>,
     faults: PhantomData<fn() -> F>,
 }
@@ -161,7 +161,7 @@ impl<M: Machine> StepCell<M> {
 #[derive(Debug)]
 pub struct Ic3Worker<M: Machine> {
     member: Member<M>,
-    known: KnownPlan,
+    known: Known<Plan>,
     /// The transaction's type, if it has declared one and there is a plan.
     of: Option<usize>,
     /// The step that has begun and has not taken effect. A transaction without a type is one step.
@@ -354,7 +354,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
         Ic3Worker {
             member: Member::new(worker, &self.progress, &self.pool),
-            known: KnownPlan::default(),
+            known: Known::default(),
             of: None,
             step: None,
             piece: 0,
@@ -438,15 +438,20 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         Ok(PieceBegin::Step)
     }
 
-    fn end_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, piece: Piece) -> Result<(), Abort> {
-        let Some(step) = local.step else { return Ok(()) };
+    fn end_piece(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        piece: Piece,
+    ) -> Result<PieceOutcome, Abort> {
+        let Some(step) = local.step else { return Ok(PieceOutcome::Open) };
         if piece.number() == step.last {
             self.take_effect(cx, local, step.rank)?;
             local.step = None;
         } else {
             local.seal_sums(cx);
         }
-        Ok(())
+        Ok(PieceOutcome::Open)
     }
 
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {

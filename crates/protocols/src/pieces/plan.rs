@@ -258,23 +258,36 @@ fn settled(types: &TypeSet, split: bool) -> Vec<Vec<Vec<SettledReads>>> {
     types.types.iter().map(|of| of.pieces.iter().map(of_piece).collect()).collect()
 }
 
-/// The plan in force, which each worker keeps a copy of.
-#[derive(Debug, Default)]
-pub(super) struct Plans {
-    now: RwLock<Option<Arc<Plan>>>,
+/// The plan in force, which each worker keeps a copy of. `P` is what the protocol knows of the
+/// declared types.
+#[derive(Debug)]
+pub(super) struct Plans<P> {
+    now: RwLock<Option<Arc<P>>>,
     changes: AtomicU64,
 }
 
 /// A worker's copy of the plan in force.
-#[derive(Debug, Default)]
-pub(super) struct KnownPlan {
-    pub(super) plan: Option<Arc<Plan>>,
+#[derive(Debug)]
+pub(super) struct Known<P> {
+    pub(super) plan: Option<Arc<P>>,
     seen: u64,
 }
 
-impl Plans {
+impl<P> Default for Plans<P> {
+    fn default() -> Self {
+        Plans { now: RwLock::new(None), changes: AtomicU64::new(0) }
+    }
+}
+
+impl<P> Default for Known<P> {
+    fn default() -> Self {
+        Known { plan: None, seen: 0 }
+    }
+}
+
+impl<P> Plans<P> {
     /// Puts a plan in force. Transactions that begin later follow it.
-    pub(super) fn replace(&self, plan: Plan) {
+    pub(super) fn replace(&self, plan: P) {
         *self.now.write() = Some(Arc::new(plan));
         // Release: pairs with the Acquire in `refresh`. The plan itself is behind the lock.
         self.changes.fetch_add(1, Ordering::Release);
@@ -282,7 +295,7 @@ impl Plans {
 
     /// Brings a worker's copy up to date.
     #[inline(always)]
-    pub(super) fn refresh(&self, known: &mut KnownPlan) {
+    pub(super) fn refresh(&self, known: &mut Known<P>) {
         // Acquire: pairs with the Release in `replace`.
         let changes = self.changes.load(Ordering::Acquire);
         if changes != known.seen {

@@ -151,7 +151,6 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         ) -> Result<(), Abort>,
     ) -> Result<(), GivenUp> {
         let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker } = self;
-        let nanoseconds = 1e9 / M::cycles_per_second();
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
@@ -195,20 +194,32 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 tally.borrow_mut().kinds[kind].add_piece_retries(now - before);
             }
             if timed {
-                let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
-                tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
-                if *logs {
-                    waiting.push_back((worker.ticket(), start));
-                    let now = M::now();
-                    while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
-                        waiting.pop_front();
-                        let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
-                        tally.borrow_mut().durable.saturating_record(taken.max(1));
-                    }
-                }
+                note_latency(worker, logs.then_some(&mut *waiting), start, kind, &mut tally.borrow_mut());
             }
         }
         Ok(())
+    }
+}
+
+/// Notes the latency of a timed transaction of this type, which began at `start` and has ended.
+/// With a log, notes the time of each of those that wait which is durable by now.
+fn note_latency<P: Protocol<M>, M: Machine>(
+    worker: &mut Worker<P, M>,
+    waiting: Option<&mut VecDeque<(u64, u64)>>,
+    start: u64,
+    kind: usize,
+    tally: &mut Tally,
+) {
+    let nanoseconds = 1e9 / M::cycles_per_second();
+    let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
+    tally.kinds[kind].latencies.saturating_record(taken.max(1));
+    let Some(waiting) = waiting else { return };
+    waiting.push_back((worker.ticket(), start));
+    let now = M::now();
+    while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
+        waiting.pop_front();
+        let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
+        tally.durable.saturating_record(taken.max(1));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The rules, held against the repository: each finds nothing. The necessary exceptions are listed
 //! with their reasons in `src/exceptions.rs`.
 
-use contend_tidy::{ATOMICS, BETWEEN_FAMILIES, Finding, INTERNAL_VARIABLES, Tree};
+use contend_tidy::{ATOMICS, BETWEEN_FAMILIES, Finding, INTERNAL_VARIABLES, OVER_PROTOCOLS, Tree};
 
 #[track_caller]
 fn hold(findings: Vec<Finding>) {
@@ -20,7 +20,7 @@ fn the_tree_is_read() {
 
 #[test]
 fn protocols_import_no_sibling_and_families_no_family() {
-    hold(contend_tidy::siblings(&Tree::of_repository(), &BETWEEN_FAMILIES));
+    hold(contend_tidy::siblings(&Tree::of_repository(), &BETWEEN_FAMILIES, &OVER_PROTOCOLS));
 }
 
 #[test]

@@ -231,6 +231,13 @@ mutants! {
         found VALIDATE_BEFORE_WAITING, "litmus-absent";
         found FORGET_GAPS, "litmus-absent";
     }
+    Chopping<Machine, Broken>, faults chopping::FAULTS {
+        found LEAVE_SC_CYCLE, "litmus-pieces-pair";
+        found LEAVE_SC_CYCLE, "litmus-pieces-cross";
+        found LEAVE_SC_CYCLE, "litmus-pieces-pair", OVER_WAIT_DIE;
+        found LEAVE_SC_CYCLE, "litmus-pieces-pair", OVER_WOUND_WAIT;
+        found FORGET_GAPS, "litmus-absent";
+    }
     HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
         found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
         found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
