@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::conflicts::{Conflict, Step};
-use crate::merge::Plan;
+use crate::merge::{Plan, TypePlan};
 use crate::text::names;
 use contend_model::pieces::TypeSet;
 
@@ -17,7 +17,8 @@ impl Plan {
     pub fn to_dot(&self, types: &TypeSet) -> String {
         let mut text = String::from("digraph plan {\n  node [shape=box];\n");
         let node = |of: usize, group: usize| format!("t{of}g{group}");
-        for (of, planned) in self.types.iter().enumerate() {
+        let drawn = |(_, planned): &(usize, &TypePlan)| !planned.groups.is_empty();
+        for (of, planned) in self.types.iter().enumerate().filter(drawn) {
             let _ = writeln!(text, "  subgraph cluster_{of} {{\n    label={};", quoted(&types.types[of].name));
             for (number, group) in planned.groups.iter().enumerate() {
                 let rank = group.rank.map_or(String::new(), |rank| format!("{rank} "));

@@ -158,7 +158,7 @@ impl Application {
         let tracked = |of: &crate::merge::TypePlan| of.groups.iter().filter(|group| group.rank.is_some()).count();
         Study {
             name: self.name.clone(),
-            transactions: self.types.types.len(),
+            transactions: self.types.in_use().count(),
             on_several_tables: self.types.types.iter().filter(|of| of_type(of) > 1).count(),
             deadlock_prone: plan.types.iter().filter(|of| of.groups.iter().any(is_merged)).count(),
             gain: plan.types.iter().filter(|of| tracked(of) > 1).count(),

@@ -70,7 +70,8 @@ impl Plan {
             );
         }
         layout.draw_edges(&mut text);
-        for (of, planned) in self.types.iter().enumerate() {
+        let drawn = |(_, planned): &(usize, &TypePlan)| !planned.groups.is_empty();
+        for (of, planned) in self.types.iter().enumerate().filter(drawn) {
             let name = escaped(&shortened(&types.types[of].name));
             let _ = writeln!(text, "<text class=\"head\" x=\"{}\" y=\"22\">{name}</text>", layout.middle(of));
             for (number, group) in planned.groups.iter().enumerate() {
@@ -140,6 +141,11 @@ impl Layout {
         let mut columns = Vec::new();
         let mut x = MARGIN;
         for (of, planned) in plan.types.iter().enumerate() {
+            if planned.groups.is_empty() {
+                // A type that never runs has no column.
+                columns.push((x, 0));
+                continue;
+            }
             let labels = planned.groups.iter().map(|group| width_of(&shortened(&short_names(types, of, group))));
             let width = labels.chain([width_of(&shortened(&types.types[of].name))]).max().unwrap_or(0) + 16;
             columns.push((x, width));

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::chop::Chopping;
+use crate::chop::{Chopped, Chopping};
 use crate::classes::Class;
 use crate::conflicts::{Conflict, Step};
 use crate::hints::Hints;
 use crate::merge::{Group, Plan};
 use crate::waits::{Until, Wait, Waits};
-use contend_model::pieces::TypeSet;
+use contend_model::pieces::{TransactionType, TypeSet};
 
 /// The most lines about one topic. A number says how many more there are.
 const LINES_MAX: usize = 20;
@@ -47,7 +47,7 @@ impl Plan {
         let snapshots = if self.options.snapshots { ", read-only types on snapshots" } else { "" };
         format!(
             "{} types, {pieces} pieces, {} tables, {} units (ts={}, cu={}{snapshots})\n",
-            types.types.len(),
+            types.in_use().count(),
             types.tables.len(),
             self.units.len(),
             on(self.options.split),
@@ -75,9 +75,10 @@ impl Plan {
 
     /// Returns each type as a line: groups with a rank in brackets, the others as they are.
     fn steps(&self, types: &TypeSet) -> String {
-        let width = types.types.iter().map(|of| of.name.chars().count()).max().unwrap_or(0);
+        let width = types.in_use().map(|of| of.name.chars().count()).max().unwrap_or(0);
         let mut text = String::new();
-        for (of, (declared, planned)) in types.types.iter().zip(&self.types).enumerate() {
+        let with_steps = |(_, (declared, _)): &(usize, (&TransactionType, _))| !declared.pieces.is_empty();
+        for (of, (declared, planned)) in types.types.iter().zip(&self.types).enumerate().filter(with_steps) {
             let steps = planned.groups.iter().map(|group| {
                 let names = names(types, of, group);
                 group.rank.map_or(names.clone(), |rank| format!("[{rank} {names}]"))
@@ -85,6 +86,11 @@ impl Plan {
             let steps: Vec<String> = steps.collect();
             let snapshot = if planned.on_snapshot { "on a snapshot: " } else { "" };
             let _ = writeln!(text, "{:<width$}  {snapshot}{}", declared.name, steps.join(" "));
+        }
+        let left_out = types.types.iter().filter(|of| of.pieces.is_empty()).map(|of| of.name.as_str());
+        let left_out: Vec<&str> = left_out.collect();
+        if !left_out.is_empty() {
+            let _ = writeln!(text, "never run  {}", left_out.join(", "));
         }
         text
     }
@@ -206,7 +212,8 @@ impl Plan {
     }
 
     fn chopped(&self, types: &TypeSet, chopping: &Chopping) -> String {
-        let divided = types.types.iter().zip(&chopping.types).enumerate().filter(|(_, (_, to))| !to.on_snapshot);
+        let runs = |to: &Chopped| !to.on_snapshot && !to.parts.is_empty();
+        let divided = types.types.iter().zip(&chopping.types).enumerate().filter(|(_, (_, to))| runs(to));
         let divided = divided.map(|(of, (declared, chopped))| match chopped.late_cancel {
             Some(piece) => {
                 format!("{} can't be chopped: it may cancel in {}", declared.name, declared.pieces[piece].name)

@@ -10,12 +10,16 @@
 //! | `random` | the standard's random numbers and strings |
 //! | `load` | the population |
 //! | `new_order`, `payment`, `order_status`, `delivery`, `stock_level` | one transaction each: its pieces, its input and its body |
+//! | `last_order_status` | one more transaction, which the standard does not have |
 //! | `updates` | the updates that change rows without reading them |
 //! | `consistency` | the conditions, checked after a run |
 //!
 //! A transaction cancels itself only where the standard says so: a New-Order that asks for an
 //! unknown item. Whatever else should not be is a suspicion, which counts if the transaction
 //! commits.
+//!
+//! A transaction whose weight is 0 never runs. It declares no pieces, because pieces that never run
+//! would need an order as well.
 //!
 //! # Departures from the standard
 //! - Delivery runs at once, not deferred; it skips a district that has no new order.
@@ -26,6 +30,7 @@
 
 mod consistency;
 mod delivery;
+mod last_order_status;
 mod load;
 mod new_order;
 mod order_status;
@@ -70,6 +75,9 @@ options! {
         "tpcc.delivery" delivery: u64 = 4, in 0..=1_000;
         /// Weight of Stock-Level.
         "tpcc.stock_level" stock_level: u64 = 4, in 0..=1_000;
+        /// Weight of Last-Order-Status, which is not in the standard: it reads the newest order of
+        /// a district.
+        "tpcc.last_order_status" last_order_status: u64 = 0, in 0..=1_000;
         /// Whether all transactions of a thread use one warehouse, assigned to the threads in turn;
         /// otherwise each transaction draws one.
         "tpcc.home" home: bool = true, in ();
@@ -90,6 +98,8 @@ options! {
 }
 
 const SOURCE: &str = "TPC Benchmark C, standard specification, revision 5.11, 2010";
+const IC3: &str =
+    "Wang, Mu, Cui, Yi, Chen, Li: Scaling multicore databases via constrained parallel execution, SIGMOD 2016";
 
 /// TPC-C and its variants in a list.
 pub const INFOS: &[WorkloadInfo] = &[
@@ -112,12 +122,43 @@ pub const INFOS: &[WorkloadInfo] = &[
         ],
     },
     WorkloadInfo {
+        name: "tpcc-ic3-no",
+        summary: "New-Order only, as IC3's paper measures it",
+        source: IC3,
+        preset: &[
+            ("tpcc.new_order", "1"),
+            ("tpcc.payment", "0"),
+            ("tpcc.order_status", "0"),
+            ("tpcc.delivery", "0"),
+            ("tpcc.stock_level", "0"),
+        ],
+    },
+    WorkloadInfo {
+        name: "tpcc-los",
+        summary: "New-Order, and a reader of each district's newest order, 50/50, as IC3's paper measures it",
+        source: IC3,
+        preset: &[
+            ("tpcc.new_order", "50"),
+            ("tpcc.payment", "0"),
+            ("tpcc.order_status", "0"),
+            ("tpcc.delivery", "0"),
+            ("tpcc.stock_level", "0"),
+            ("tpcc.last_order_status", "50"),
+        ],
+    },
+    WorkloadInfo {
         name: "tpcc-small",
         summary: "the standard mix on a small population: 1,000 items, 300 customers a district",
         source: SOURCE,
         preset: &[("tpcc.items", "1000"), ("tpcc.customers", "300")],
     },
 ];
+
+/// Returns the weights of the transactions, in the order of their types.
+fn weights(options: &TpccOptions) -> [u64; KINDS] {
+    let TpccOptions { new_order, payment, order_status, delivery, stock_level, last_order_status, .. } = *options;
+    [new_order, payment, order_status, delivery, stock_level, last_order_status]
+}
 
 /// Bits of the number that a client gives its own history rows, in keys; the client's number is
 /// above.
@@ -162,6 +203,8 @@ pub enum Input {
     Delivery(delivery::Input),
     #[doc(hidden)]
     StockLevel(stock_level::Input),
+    #[doc(hidden)]
+    LastOrderStatus(last_order_status::Input),
 }
 
 impl Default for Input {
@@ -180,7 +223,6 @@ pub struct Client {
     clock: u64,
     /// The home warehouse's district whose stock level this client asks for (clause 2.8.1.1).
     stock_level_district: u64,
-    /// For each district: a number below which committed deliveries have left no new order.
     /// An inconsistency that the running execution found; it counts if the transaction commits.
     suspicion: Option<String>,
     books: Books,
@@ -213,13 +255,16 @@ struct Scratch {
     names: Vec<([u8; 16], u64)>,
 }
 
+/// The number of transaction types.
+const KINDS: usize = 6;
+
 /// The workload.
 #[derive(Debug)]
 pub struct Tpcc<F = Sound> {
     options: TpccOptions,
     tables: Schema,
     /// The cumulative weights, by type.
-    weights: [u64; 5],
+    weights: [u64; KINDS],
     /// For each district: a number below which committed deliveries have left no new order. A
     /// delivery takes the oldest, so the deliveries of lower ones have committed before it.
     oldest_new_orders: Box<[AtomicU64]>,
@@ -285,13 +330,13 @@ impl<F: Faults> Workload for Tpcc<F> {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["new_order", "payment", "order_status", "delivery", "stock_level"];
+    const KINDS: &'static [&'static str] =
+        &["new_order", "payment", "order_status", "delivery", "stock_level", "last_order_status"];
 
     fn validate(options: &TpccOptions, _: IndexKind) -> Result<(), String> {
-        let TpccOptions { new_order, payment, order_status, delivery, stock_level, .. } = options;
-        if new_order + payment + order_status + delivery + stock_level == 0 {
-            let names = "tpcc.new_order, tpcc.payment, tpcc.order_status, tpcc.delivery and tpcc.stock_level";
-            return Err(format!("the weights {names} are all 0: at least one has to be more"));
+        if weights(options).iter().all(|weight| *weight == 0) {
+            let names: Vec<String> = Self::KINDS.iter().map(|kind| format!("tpcc.{kind}")).collect();
+            return Err(format!("the weights {} are all 0: at least one has to be more", names.join(", ")));
         }
         Ok(())
     }
@@ -301,8 +346,7 @@ impl<F: Faults> Workload for Tpcc<F> {
     }
 
     fn create<S: Tables>(options: &TpccOptions, index: IndexKind, store: &S) -> Self {
-        let mut weights =
-            [options.new_order, options.payment, options.order_status, options.delivery, options.stock_level];
+        let mut weights = weights(options);
         for kind in 1..weights.len() {
             weights[kind] += weights[kind - 1];
         }
@@ -356,13 +400,14 @@ impl<F: Faults> Workload for Tpcc<F> {
 
     fn next<C: Core>(&self, _: &mut C, client: &mut Client, input: &mut Input) {
         client.clock += 1;
-        let draw = client.random.uniform(0, self.weights[4] - 1);
+        let draw = client.random.uniform(0, self.weights[KINDS - 1] - 1);
         *input = match self.weights.partition_point(|&sum| sum <= draw) {
             0 => Input::NewOrder(self.draw_new_order(client)),
             1 => Input::Payment(self.draw_payment(client)),
             2 => Input::OrderStatus(self.draw_order_status(client)),
             3 => Input::Delivery(self.draw_delivery(client)),
-            _ => Input::StockLevel(self.draw_stock_level(client)),
+            4 => Input::StockLevel(self.draw_stock_level(client)),
+            _ => Input::LastOrderStatus(self.draw_last_order_status(client)),
         };
     }
 
@@ -373,6 +418,7 @@ impl<F: Faults> Workload for Tpcc<F> {
             Input::OrderStatus(_) => 2,
             Input::Delivery(_) => 3,
             Input::StockLevel(_) => 4,
+            Input::LastOrderStatus(_) => 5,
         }
     }
 
@@ -382,10 +428,16 @@ impl<F: Faults> Workload for Tpcc<F> {
     }
 
     fn types(&self, types: &mut Types) {
-        let declarations =
-            [new_order::declare, payment::declare, order_status::declare, delivery::declare, stock_level::declare];
-        for (name, declare) in Self::KINDS.iter().zip(declarations) {
-            declare(name, types, &self.tables);
+        let declarations = [
+            new_order::declare,
+            payment::declare,
+            order_status::declare,
+            delivery::declare,
+            stock_level::declare,
+            last_order_status::declare,
+        ];
+        for ((name, declare), weight) in Self::KINDS.iter().zip(declarations).zip(weights(&self.options)) {
+            if weight > 0 { declare(name, types, &self.tables) } else { types.leave_out(name) }
         }
     }
 
@@ -407,6 +459,7 @@ impl<F: Faults> Workload for Tpcc<F> {
             Input::OrderStatus(input) => warehouse(input.district >> 4),
             Input::Delivery(input) => warehouse(input.warehouse),
             Input::StockLevel(input) => warehouse(input.warehouse),
+            Input::LastOrderStatus(input) => warehouse(input.district >> 4),
         }
     }
 
@@ -419,6 +472,7 @@ impl<F: Faults> Workload for Tpcc<F> {
             Input::OrderStatus(input) => self.order_status(tx, client, input),
             Input::Delivery(input) => self.delivery(tx, client, input),
             Input::StockLevel(input) => self.stock_level(tx, client, input),
+            Input::LastOrderStatus(input) => self.last_order_status(tx, client, input),
         }
     }
 
@@ -442,7 +496,7 @@ impl<F: Faults> Workload for Tpcc<F> {
                     self.oldest_new_orders[position].fetch_max(delivered.number + 1, Ordering::Relaxed);
                 }
             }
-            Input::OrderStatus(_) | Input::StockLevel(_) => {}
+            Input::OrderStatus(_) | Input::StockLevel(_) | Input::LastOrderStatus(_) => {}
         }
     }
 

@@ -128,7 +128,7 @@ pub struct TransactionType {
     pub name: String,
     /// Whether it changes nothing. Such a type may run on a snapshot.
     pub read_only: bool,
-    /// Its pieces, in the order of the program.
+    /// Its pieces, in the order of the program. Without any, no transaction of the type may run.
     pub pieces: Vec<DeclaredPiece>,
 }
 
@@ -152,6 +152,11 @@ impl TypeSet {
     pub fn add(&mut self, name: &str, pieces: impl IntoIterator<Item = DeclaredPiece>) -> usize {
         self.types.push(TransactionType { name: name.into(), read_only: false, pieces: pieces.into_iter().collect() });
         self.types.len() - 1
+    }
+
+    /// Returns the types of which transactions may run: those with pieces.
+    pub fn in_use(&self) -> impl Iterator<Item = &TransactionType> {
+        self.types.iter().filter(|of| !of.pieces.is_empty())
     }
 
     /// Returns a piece in words: its type and its name.

@@ -194,6 +194,9 @@ impl TypeSet {
             Some(piece) => self.name_of(of, piece),
             None => declared.name.clone(),
         };
+        if declared.pieces.is_empty() {
+            return format!("{place}: runs, and is declared without pieces, as a type that never runs");
+        }
         let pieces = || declared.pieces.iter().map(|piece| piece.name.as_str()).collect::<Vec<_>>().join(", ");
         let table = |number: u32| self.tables.get(number as usize);
         match attempt {

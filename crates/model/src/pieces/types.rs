@@ -45,6 +45,12 @@ impl Types {
         TypeBuilder { types: self }
     }
 
+    /// Declares a type of which no transaction will run. It has no pieces, so it takes part in no
+    /// order, and a transaction of it is refused at its first access.
+    pub fn leave_out(&mut self, name: &str) {
+        self.add(name);
+    }
+
     /// Returns the declarations as data.
     ///
     /// # Errors

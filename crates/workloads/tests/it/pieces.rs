@@ -125,6 +125,7 @@ const CHOICES: [(&str, &[Settings]); 6] = [
             &[("tpcc.warehouses", "2"), ("tpcc.remote_lines", "0.3"), ("tpcc.by_name", "1")],
             &[("tpcc.rollback", "0.5"), ("tpcc.by_name", "0"), ("tpcc.apart", "off"), ("tpcc.home", "off")],
             &[("tpcc.order_status", "100"), ("tpcc.delivery", "100"), ("tpcc.stock_level", "100")],
+            &[("tpcc.payment", "50"), ("tpcc.last_order_status", "50")],
         ],
     ),
     ("smallbank", &[&[], &[("smallbank.hot", "1"), ("smallbank.hot_customers", "2")]]),
@@ -371,6 +372,8 @@ fn expect_nothing_needless<W: Workload>(settings: Settings) {
 #[test]
 fn nothing_that_is_declared_is_needless() {
     expect_nothing_needless::<Tpcc>(&[]);
+    let los = contend_workloads::tpcc::INFOS.iter().find(|info| info.name == "tpcc-los").expect("a preset");
+    expect_nothing_needless::<Tpcc>(los.preset);
     expect_nothing_needless::<SmallBank>(&[]);
     expect_nothing_needless::<Tatp>(&[]);
     expect_nothing_needless::<Bank>(&[]);
@@ -392,7 +395,8 @@ fn ranks(types: &TypeSet, options: AnalysisOptions) -> Vec<String> {
         });
         format!("{}:{}", declared.name, groups.collect::<String>())
     };
-    plan.types.iter().enumerate().map(line).collect()
+    let runs = |(of, _): &(usize, _)| !types.types[*of].pieces.is_empty();
+    plan.types.iter().enumerate().filter(runs).map(line).collect()
 }
 
 const ALL_ON: AnalysisOptions = AnalysisOptions { split: true, updates: true, snapshots: true, appends: true };
@@ -415,6 +419,36 @@ fn tpccs_ranks_are_those_of_the_papers_rules() {
         ranks(&types, AnalysisOptions { updates: false, ..ALL_ON }),
         expected("payment: -identify -facts -history 6:note 7:sums", "delivery: 3:oldest 4:orders 5:lines 7:customers")
     );
+}
+
+/// Returns the ranks of a preset of TPC-C.
+fn preset_ranks(name: &str) -> Vec<String> {
+    let info = contend_workloads::tpcc::INFOS.iter().find(|info| info.name == name).expect("a preset");
+    ranks(&World::<Tpcc>::new(info.preset, &[]).types(), ALL_ON)
+}
+
+#[test]
+fn presets_of_tpcc_have_ranks_for_what_runs_only() {
+    // Nobody reads the rows that New-Order inserts, so they need no order.
+    let new_order = "new_order: -items -taxes 1:stocks 2:number -queue -order -by_customer -lines";
+    assert_eq!(preset_ranks("tpcc-ic3-no"), [new_order]);
+    let payment = "payment: -identify -facts -history 3:note -sums";
+    assert_eq!(preset_ranks("tpcc-np"), [new_order, payment]);
+    assert_eq!(
+        preset_ranks("tpcc-los"),
+        [
+            "new_order: -items -taxes 1:stocks 2:number -queue 3:order -by_customer 4:lines",
+            "last_order_status: 2:next 3:order 4:lines",
+        ]
+    );
+}
+
+#[test]
+fn a_transaction_of_a_type_that_never_runs_is_refused() {
+    let types = World::<Tpcc>::new(&[], &[("tpcc.payment", "0")]).types();
+    // The declarations of one choice of weights, and the transactions of another.
+    let violation = World::<Tpcc>::new(&[], &[]).run(types, 1000).expect_err("a payment runs");
+    assert_eq!(violation, "payment: runs, and is declared without pieces, as a type that never runs");
 }
 
 /// What the papers' protocols need: snapshots for the readers, and a cell for each group.
