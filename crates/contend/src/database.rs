@@ -1,11 +1,11 @@
 //! [`Database`]: tables, and transactions from any thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use contend_engine::commit_sink::CommitSinks;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, RawTxn, Row, TableSpec,
-    Tables, Transaction,
+    Tables, Transaction, Txn, Worker,
 };
 use contend_log::{Checkpoint, Log, LogSinks, Recovered, RecoveredTable, Report};
 use contend_machine::{Machine, Native, Ordering};
@@ -22,6 +22,7 @@ use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
 use crate::seats::{Seats, Taken};
 use crate::snapshot::Snapshot;
+use crate::types::{DeclaredTypes, Kind, Start, Types, nothing_declared};
 
 /// The number of rows that [`Database::load`] adds in one transaction.
 const LOADED_AT_ONCE: usize = 1024;
@@ -42,6 +43,7 @@ struct Shared<P: Protocol<Native>> {
     seats: Arc<Seats<P>>,
     /// A lock that is held while a table is created, so that no two tables get one name.
     creation: Mutex<()>,
+    types: OnceLock<DeclaredTypes>,
     /// The number of retries of transactions.
     retries: <Native as Machine>::U64,
     durable: Option<Durable>,
@@ -166,7 +168,8 @@ impl<P: Protocol<Native>> Database<P> {
             engine.epochs().begin_at(log.first_epoch());
             Durable::new(log, recovered, &engine, config.epoch_ms)
         });
-        Database { shared: Arc::new(Shared { engine, seats, creation: Mutex::new(()), retries, durable }) }
+        let (creation, types) = (Mutex::new(()), OnceLock::new());
+        Database { shared: Arc::new(Shared { engine, seats, creation, types, retries, durable }) }
     }
 
     /// Returns a summary of the recovery when the database was opened; `None` if it is in memory
@@ -269,7 +272,7 @@ impl<P: Protocol<Native>> Database<P> {
                 })?;
                 Ok(new)
             };
-            let ticket = self.run(&mut taken, insert, |abort: &Abort| abort.reason).map_err(Error::from)?;
+            let ticket = self.run(&mut taken, None, insert, |abort: &Abort| abort.reason).map_err(Error::from)?;
             taken.seat.worker.go_offline();
             added += ticket.peek();
             last = Some(ticket);
@@ -345,7 +348,7 @@ impl<P: Protocol<Native>> Database<P> {
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
     ) -> Result<Ticket<T>, Error> {
         let mut taken = self.shared.seats.take()?;
-        self.run(&mut taken, body, |abort| abort.reason).map_err(Error::from)
+        self.run(&mut taken, None, body, |abort| abort.reason).map_err(Error::from)
     }
 
     /// Runs a transaction as [`Database::transact`] does, for a body with an error type of the
@@ -398,13 +401,146 @@ impl<P: Protocol<Native>> Database<P> {
         &self,
         body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.try_run(None, body)
+    }
+
+    /// Declares the types of all transactions that will run, with their pieces and what these
+    /// access. To be called once, after the tables are created, and before other threads run
+    /// transactions; after each opening again. A piece of a body is [`Txn::piece`].
+    ///
+    /// Most protocols ignore declarations. Under [`Ic3`](crate::protocols::Ic3) each piece takes
+    /// effect by itself, in an order that is computed here. So transactions that conflict need not
+    /// run one after the other. A transaction that does what its type has not declared ends with
+    /// [`Error::Undeclared`].
+    ///
+    /// A transaction without a type ([`Database::transact`], [`Database::load`]) has no place in
+    /// that order. Under such a protocol it runs alone: it waits for all others, and all others
+    /// wait for it. So load most rows before.
+    ///
+    /// ```
+    /// use contend::pieces::{Kind, Piece};
+    /// use contend::protocols::Ic3;
+    /// use contend::{Database, Error, Row, Table, Txn, Whole};
+    ///
+    /// #[derive(Clone, Copy, Row)]
+    /// #[repr(C)]
+    /// struct Account {
+    ///     balance: i64,
+    /// }
+    ///
+    /// const TRANSFER: Kind = Kind::new(0, "transfer");
+    /// const TAKE: Piece = Piece::new(0, "take");
+    /// const GIVE: Piece = Piece::new(1, "give");
+    ///
+    /// let db: Database<Ic3<contend::Native>> = Database::default();
+    /// let (from, to): (Table<Account>, Table<Account>) = (db.create_table("from")?, db.create_table("to")?);
+    /// db.load(&from, [(1, Account { balance: 100 })])?;
+    /// db.load(&to, [(1, Account { balance: 0 })])?;
+    /// db.declare(|types| {
+    ///     types
+    ///         .add(TRANSFER)
+    ///         .piece(TAKE, |piece| piece.modify(&from, Whole).cancels())
+    ///         .piece(GIVE, |piece| piece.update(&to, Account::BALANCE.add(0)));
+    /// })?;
+    /// assert!(db.analysis().is_some_and(|text| text.contains("[1 take] give")));
+    ///
+    /// let transfer = |amount: i64| {
+    ///     db.transact_as(TRANSFER, |tx| {
+    ///         let left = tx.piece(TAKE, |tx| {
+    ///             tx.modify(&from, 1, |account| {
+    ///                 account.balance -= amount;
+    ///                 account.balance
+    ///             })
+    ///         })?;
+    ///         if left.is_none_or(|left| left < 0) {
+    ///             return Err(tx.cancel());
+    ///         }
+    ///         tx.piece(GIVE, |tx| tx.update(&to, 1, Account::BALANCE.add(amount)))
+    ///     })
+    /// };
+    /// assert_eq!(transfer(30), Ok(true));
+    /// assert_eq!(transfer(80), Err(Error::Cancelled));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Declaration`] if the types are not valid, or were declared before.
+    /// [`Error::Nested`] if the thread is in a transaction of this database.
+    pub fn declare(&self, types: impl FnOnce(&mut Types)) -> Result<(), Error> {
+        if self.shared.seats.is_taken() {
+            return Err(Error::Nested);
+        }
+        let types = DeclaredTypes::new(&self.shared.engine, types)?;
+        let _alone = self.shared.creation.lock();
+        if self.shared.types.get().is_some() {
+            return Err(Error::Declaration(
+                "the types of this database are declared already; declare all at once".into(),
+            ));
+        }
+        let engine = &self.shared.engine;
+        engine.while_idle(|| {
+            engine.declare(types.set.clone()).map_err(Error::Declaration)?;
+            // Another call has been refused, as this one holds the lock.
+            let _ = self.shared.types.set(types);
+            Ok(())
+        })
+    }
+
+    /// Returns what the analysis of the declared types says, for people: which pieces have to be
+    /// one step, in which order the steps go, and what would make it finer. docs/pieces.md explains
+    /// the lines. `None` if no types are declared.
+    pub fn analysis(&self) -> Option<String> {
+        self.shared.types.get().map(DeclaredTypes::describe)
+    }
+
+    /// Runs a transaction of a declared type. Otherwise it does what [`Database::transact`] does.
+    /// If the type only reads, and the protocol has snapshots, the transaction sees one as in
+    /// [`Database::read`].
+    ///
+    /// All accesses stand in pieces ([`Txn::piece`]), in the order of the declaration, each at most
+    /// once. A piece's closure may run again by itself, as `body` may.
+    ///
+    /// # Errors
+    /// Those of [`Database::transact`], and [`Error::Undeclared`] if the type is not declared, or
+    /// `body` does what its declaration does not allow.
+    #[inline]
+    pub fn transact_as<T>(
+        &self,
+        kind: Kind,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
+    ) -> Result<T, Error> {
+        self.transact_as_async(kind, body)?.wait()
+    }
+
+    /// Runs a transaction as [`Database::transact_as`] does, but doesn't wait until it is durable;
+    /// see [`Database::transact_async`].
+    ///
+    /// # Errors
+    /// The errors of [`Database::transact_as`], except those of making the transaction durable.
+    #[inline]
+    pub fn transact_as_async<T>(
+        &self,
+        kind: Kind,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, Abort>,
+    ) -> Result<Ticket<T>, Error> {
         let mut taken = self.shared.seats.take()?;
-        let ticket = self.run(&mut taken, body, |_| AbortReason::User).map_err(|failure| match failure {
-            Failure::Body(error) => error,
-            Failure::Database(error) => error.into(),
-        })?;
-        drop(taken);
-        ticket.wait().map_err(E::from)
+        self.run(&mut taken, Some(kind), body, |abort| abort.reason).map_err(Error::from)
+    }
+
+    /// Runs a transaction as [`Database::transact_as`] does, for a body with an error type of the
+    /// application's own; see [`Database::try_transact`]. An `Err` of the body cancels the
+    /// transaction, so the piece has to be declared as one that cancels.
+    ///
+    /// # Errors
+    /// The error that `body` returned. Or, converted to an `E`, an error of
+    /// [`Database::transact_as`].
+    #[inline]
+    pub fn try_transact_as<T, E: From<Error>>(
+        &self,
+        kind: Kind,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.try_run(Some(kind), body)
     }
 
     /// Reads a state of the database: calls `body` once, with a [`Snapshot`] of all tables as they
@@ -493,12 +629,41 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(Failure::Database)
     }
 
+    #[inline]
+    fn try_run<T, E: From<Error>>(
+        &self,
+        kind: Option<Kind>,
+        body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut taken = self.shared.seats.take()?;
+        let ticket = self.run(&mut taken, kind, body, |_| AbortReason::User).map_err(|failure| match failure {
+            Failure::Body(error) => error,
+            Failure::Database(error) => error.into(),
+        })?;
+        drop(taken);
+        ticket.wait().map_err(E::from)
+    }
+
+    /// Returns how a transaction of this type begins, or one without a type.
+    ///
+    /// # Errors
+    /// The type is not declared.
+    #[inline]
+    fn start(&self, kind: Option<Kind>) -> Result<Start, Error> {
+        match (self.shared.types.get(), kind) {
+            (None, None) => Ok(Start::Plain),
+            (None, Some(kind)) => Err(nothing_declared(kind)),
+            (Some(types), kind) => types.start(kind),
+        }
+    }
+
     /// Runs `body` until it commits or fails for good. `reason` returns the reason for which an
     /// error of the body's ends the transaction, if nothing has ended it before.
     #[inline]
     fn run<T, E>(
         &self,
         taken: &mut Taken<'_, P>,
+        kind: Option<Kind>,
         mut body: impl FnMut(&mut Transaction<'_, P, Native>) -> Result<T, E>,
         reason: impl Fn(&E) -> AbortReason,
     ) -> Result<Ticket<T>, Failure<E>> {
@@ -506,9 +671,10 @@ impl<P: Protocol<Native>> Database<P> {
         if let Some(log) = log {
             log.check().map_err(|error| Failure::Database(error.into()))?;
         }
+        let start = self.start(kind).map_err(Failure::Database)?;
         let seat = &mut *taken.seat;
         loop {
-            let mut transaction = seat.worker.begin();
+            let mut transaction = begin(&mut seat.worker, start);
             let failure = match body(&mut transaction) {
                 Ok(value) => match transaction.commit() {
                     Ok(()) => {
@@ -518,12 +684,22 @@ impl<P: Protocol<Native>> Database<P> {
                         return Ok(Ticket::new(value, waits, worker.committed_in()));
                     }
                     Err(abort) if abort.reason.is_conflict() => None,
-                    Err(abort) => Some(Failure::Database(abort.into())),
+                    Err(abort) => Some(Failure::Database(error_of(&mut seat.worker, abort))),
                 },
                 Err(error) => {
-                    let reason = transaction.doomed().unwrap_or_else(|| reason(&error));
+                    let reason = match transaction.doomed().unwrap_or_else(|| reason(&error)) {
+                        // A body may end with an error of its own and not call `cancel`.
+                        AbortReason::User => transaction.cancel().reason,
+                        reason => reason,
+                    };
                     transaction.abort(reason);
-                    if reason.is_conflict() { None } else { Some(Failure::Body(error)) }
+                    match reason {
+                        AbortReason::Undeclared => {
+                            Some(Failure::Database(error_of(&mut seat.worker, Abort::new(reason))))
+                        }
+                        reason if reason.is_conflict() => None,
+                        _ => Some(Failure::Body(error)),
+                    }
                 }
             };
             if let Some(failure) = failure {
@@ -552,6 +728,23 @@ impl<P: Protocol<Native>> Database<P> {
     pub fn bytes(&self) -> u64 {
         self.shared.engine.bytes()
     }
+}
+
+/// Begins a transaction.
+#[inline]
+fn begin<P: Protocol<Native>>(worker: &mut Worker<P, Native>, start: Start) -> Transaction<'_, P, Native> {
+    match start {
+        Start::Plain => worker.begin(),
+        Start::Alone => worker.begin_alone(),
+        Start::Kind(kind) => worker.begin_declared(|declaration| declaration.kind(kind)),
+        Start::Snapshot(kind) => worker.begin_snapshot_of(Some(kind)).expect("the protocol has snapshots"),
+    }
+}
+
+/// Returns the error of an abort that is no conflict.
+#[cold]
+fn error_of<P: Protocol<Native>>(worker: &mut Worker<P, Native>, abort: Abort) -> Error {
+    worker.take_undeclared().map_or_else(|| abort.into(), Error::Undeclared)
 }
 
 /// Returns the error of a protocol without snapshots. It names the options that add them, or the

@@ -62,8 +62,12 @@ pub enum Error {
         /// The table's name.
         name: String,
     },
-    /// The transaction scanned a table with a hash index, or used a table of another database.
-    #[error("the transaction scanned a table with a hash index, or used a table of another database")]
+    /// The transaction scanned a table with a hash index, used a table of another database, or
+    /// wrote although its type is declared as one that only reads.
+    #[error(
+        "the transaction scanned a table with a hash index, used a table of another database, or wrote although its type \
+         is declared as one that only reads"
+    )]
     Unsupported,
     /// The machine has no more memory for rows.
     #[error("the machine has no more memory for rows")]
@@ -102,6 +106,10 @@ pub enum Error {
     /// durable before.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The declared types are not valid ([`Database::declare`](crate::Database::declare)). The
+    /// sentence names the first mistake.
+    #[error("{0}")]
+    Declaration(String),
     /// A transaction did what the declaration of its type does not allow. The sentence names the
     /// type, the piece, the table and the columns.
     #[error("{0}")]

@@ -40,6 +40,8 @@
 //! - **Durability**: a database that has a directory is found again ([`Database::builder`]);
 //!   [`Database::transact`] returns when a transaction is durable, [`Database::transact_async`]
 //!   before.
+//! - **Pieces**: an application may declare what its transactions do ([`Database::declare`]). A
+//!   protocol such as [`Ic3`](protocols::Ic3) then runs transactions side by side that conflict.
 //! - **The protocol** that keeps transactions apart is a type parameter, [`Silo`] by default:
 //!   `Database<NoWait>` locks instead. See [`protocols`]. [`Database::named`] takes a protocol by
 //!   its name.
@@ -59,6 +61,7 @@ mod error;
 mod seats;
 mod snapshot;
 mod table;
+mod types;
 
 pub use any_protocol::AnyProtocol;
 pub use builder::{Builder, Durability};
@@ -110,6 +113,13 @@ pub mod protocols {
     pub use contend_protocols::pieces::chopping::{Chopping, ChoppingOptions, Over};
     pub use contend_protocols::pieces::ic3::{Constraint, Ic3, Ic3Options};
     pub use contend_protocols::timestamp_ordering::TimestampOrdering;
+}
+
+/// Types of transactions, and their pieces ([`Database::declare`]).
+pub mod pieces {
+    pub use contend_model::pieces::{Piece, PieceBuilder, TypeBuilder};
+
+    pub use crate::types::{Kind, Types};
 }
 
 /// A running transaction, which [`Database::transact`] gives to its closure. The trait [`Txn`] has

@@ -21,8 +21,10 @@
 //! begins a transaction ([`Epochs::enter_if_open`]), the running ones end, and the starving one
 //! runs alone. The gate is a bit of the global epoch's word, which every worker compares with the
 //! epoch that it saw last. So a closed gate looks like a changed epoch, and an open gate costs
-//! nothing. The gate serves progress only: no protocol relies on it for correctness. Workers that
-//! want it queue by tickets.
+//! nothing. No protocol relies on it for correctness. Workers that want it queue by tickets. The
+//! gate also lets a transaction run alone that is of none of the declared types, and it holds all
+//! others back while types are declared. Both wait until it is sure that no other runs
+//! ([`Epochs::wait_until_idle`]); a starving transaction waits for a while only.
 //!
 //! **Orderings.** Going online is Dekker's pattern. A worker stores its slot and then reads shared
 //! pointers; the collector has unlinked a pointer and then reads the slots. Each side has a SeqCst
@@ -231,6 +233,17 @@ impl<M: Machine> Epochs<M> {
         // Acquire: pairs with the Release stores of `show` and `offline`. A slot with the mark
         // `READS`, or offline, has this bit set.
         self.slots[slot].load(Ordering::Acquire) & READS == 0
+    }
+
+    /// Waits until no worker runs a transaction that can commit. The caller has closed the gate, so
+    /// none begins meanwhile. A worker that pauses without going offline is waited for.
+    pub fn wait_until_idle(&self) {
+        let mut spin = Spin::<M>::new();
+        for slot in 0..self.slots_taken() {
+            while self.may_commit(slot) {
+                spin.wait();
+            }
+        }
     }
 
     /// The number of the first slot that was never taken: no slot from it on needs to be read.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_machine::Machine;
-use contend_model::pieces::{CheckedTypes, DeclaredTable, PieceChecker, TypeSet};
+use contend_model::pieces::{CheckedTypes, DeclaredTable, PieceChecker, TypeSet, Types};
 use parking_lot::RwLock;
 
 use crate::engine::Engine;
@@ -79,8 +79,8 @@ impl RunningPieces {
         (self.mark, self.has_settled) = (None, false);
     }
 
-    /// Begins a snapshot, whose reads need no declaration.
-    pub(crate) fn begin_snapshot(&mut self) {
+    /// Begins a transaction that needs no declaration: it sees a snapshot, or runs alone.
+    pub(crate) fn begin_unchecked(&mut self) {
         self.checker.begin_free();
         (self.mark, self.has_settled) = (None, false);
     }
@@ -90,6 +90,22 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// Returns the tables as declarations know them, in the order of their numbers.
     pub fn declared_tables(&self) -> Vec<DeclaredTable> {
         self.catalog.read().iter().map(|table| table.core().declared().clone()).collect()
+    }
+
+    /// Returns an empty declaration for the tables of this engine. It refuses those of others.
+    pub fn types(&self) -> Types {
+        Types::of_store(self.catalog.store(), self.declared_tables())
+    }
+
+    /// Runs `change` while no transaction runs that can commit: it waits for those that run, and
+    /// none begins before `change` has ended. The caller's thread must have no worker that is
+    /// online.
+    pub fn while_idle<T>(&self, change: impl FnOnce() -> T) -> T {
+        self.epochs.close();
+        self.epochs.wait_until_idle();
+        let changed = change();
+        self.epochs.open();
+        changed
     }
 
     /// Declares the types of all transactions that will run, with their pieces. To be called once,

@@ -202,8 +202,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if !self.engine.epochs.is_as_seen(self.seen_epoch) {
             self.enter();
         }
-        self.next_txn += 1;
-        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        self.number_next();
         self.cx.began_in = self.seen_epoch;
         if self.asks {
             self.cx.declaration.clear();
@@ -222,6 +221,41 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         Transaction::new(self, begun.err().map(|abort| abort.reason))
     }
 
+    /// Begins a transaction that runs alone: it waits for all running transactions that can commit,
+    /// and no other begins before this one has committed or is given up. So it may be of none of
+    /// the declared types ([`Engine::declare`]), and what it does is not checked.
+    ///
+    /// A worker that pauses without going offline is waited for.
+    pub fn begin_alone(&mut self) -> Transaction<'_, P, M> {
+        M::step("begin alone");
+        self.since_maintenance += 1;
+        if self.since_maintenance >= MAINTENANCE_EVERY {
+            self.maintain();
+        }
+        self.leave_epochs();
+        if !self.is_protected {
+            self.engine.epochs.close();
+            self.is_protected = true;
+        }
+        self.engine.epochs.wait_until_idle();
+        self.seen_epoch = self.engine.epochs.refresh(self.cx.worker, self.seen_epoch);
+        self.number_next();
+        self.cx.began_in = self.seen_epoch;
+        // The next transaction has another declaration.
+        self.asks = true;
+        self.cx.declaration.clear();
+        self.pieces.begin_unchecked();
+        let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
+        Transaction::new(self, begun.err().map(|abort| abort.reason))
+    }
+
+    /// Gives the next transaction its number.
+    #[inline(always)]
+    fn number_next(&mut self) {
+        self.next_txn += 1;
+        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+    }
+
     /// Begins a transaction that declares that it only reads. With a protocol that has snapshots it
     /// sees a state some epochs old, and never aborts. Then it needs no type, also where types are
     /// declared ([`Engine::declare`]).
@@ -238,6 +272,11 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// The call waits for transactions that ran beside the worker's last commit, and are still
     /// running.
     pub fn begin_snapshot(&mut self) -> Option<Transaction<'_, P, M>> {
+        self.begin_snapshot_of(None)
+    }
+
+    /// Begins a snapshot as [`Worker::begin_snapshot`] does, for a transaction of a declared type.
+    pub fn begin_snapshot_of(&mut self, kind: Option<usize>) -> Option<Transaction<'_, P, M>> {
         if !self.engine.protocol.reads_snapshots() {
             return None;
         }
@@ -254,8 +293,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if self.engine.epochs.maybe_advance(M::now()) {
             self.engine.epochs.try_advance();
         }
-        self.next_txn += 1;
-        self.cx.writes.txn = self.next_txn * self.engine.config.workers_max as u64 + self.cx.worker as u64;
+        self.number_next();
         // The next transaction has another declaration: this one must be cleared then, even if the
         // protocol doesn't use declarations.
         self.asks = true;
@@ -265,7 +303,13 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.seen_epoch = Epochs::<M>::NOT_SEEN;
             self.cx.declaration.clear();
             self.cx.declaration.read_only();
-            self.pieces.begin_snapshot();
+            match kind {
+                Some(kind) if self.engine.protocol.uses_pieces() => {
+                    self.cx.declaration.kind(kind);
+                    self.pieces.begin(&self.engine.declarations, Some(kind));
+                }
+                _ => self.pieces.begin_unchecked(),
+            }
             let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
             if begun.is_err() || self.engine.protocol.sees_own_commits(&mut self.cx, &mut self.local) {
                 break begun;

@@ -7,3 +7,4 @@ mod room;
 mod snapshots;
 mod threads;
 mod transactions;
+mod types;

@@ -63,7 +63,7 @@ impl PieceChecker {
         (self.of, self.last, self.is_open, self.is_free) = (of.filter(is_declared), None, false, false);
     }
 
-    /// Begins a transaction that sees a snapshot, and needs no declaration.
+    /// Begins a transaction that needs no declaration: it sees a snapshot, or runs alone.
     pub fn begin_free(&mut self) {
         self.begin(None);
         self.is_free = true;

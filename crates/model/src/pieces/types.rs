@@ -6,13 +6,15 @@ use crate::group::Groups;
 use crate::key::Key;
 use crate::projection::Columns;
 use crate::row::Row;
-use crate::table::{Table, TypedTable};
+use crate::table::{StoreId, Table, TypedTable};
 use crate::update::Update;
 
 /// The types of a program's transactions, with their pieces.
 #[derive(Debug)]
 pub struct Types {
     set: TypeSet,
+    /// The store of the tables, if it is known.
+    store: Option<StoreId>,
     /// The first mistake.
     wrong: Option<String>,
 }
@@ -25,12 +27,23 @@ pub struct TypeBuilder<'t> {
 
 /// A piece that is being declared.
 #[derive(Debug)]
-pub struct PieceBuilder(DeclaredPiece);
+pub struct PieceBuilder {
+    declared: DeclaredPiece,
+    store: Option<StoreId>,
+    /// Whether it declares an access to a table of another store.
+    has_foreign: bool,
+}
 
 impl Types {
     /// Returns an empty declaration for a store with these tables, in the order of their numbers.
     pub fn new(tables: Vec<DeclaredTable>) -> Types {
-        Types { set: TypeSet { tables, types: Vec::new() }, wrong: None }
+        Types { set: TypeSet { tables, types: Vec::new() }, store: None, wrong: None }
+    }
+
+    /// Returns an empty declaration for this store with these tables. It refuses tables of other
+    /// stores.
+    pub fn of_store(store: StoreId, tables: Vec<DeclaredTable>) -> Types {
+        Types { store: Some(store), ..Types::new(tables) }
     }
 
     /// Begins a type of transactions that may change rows.
@@ -54,8 +67,8 @@ impl Types {
     /// Returns the declarations as data.
     ///
     /// # Errors
-    /// The pieces of a type are not numbered from 0 in the order of their declaration. One sentence
-    /// names the first such piece.
+    /// The pieces of a type are not numbered from 0 in the order of their declaration, or one
+    /// accesses a table of another store. One sentence names the first such piece.
     pub fn finish(self) -> Result<TypeSet, String> {
         self.wrong.map_or(Ok(self.set), Err)
     }
@@ -64,7 +77,7 @@ impl Types {
 impl TypeBuilder<'_> {
     /// Declares the type's next piece. `accesses` says what it accesses.
     pub fn piece(self, piece: Piece, accesses: impl FnOnce(PieceBuilder) -> PieceBuilder) -> Self {
-        let Types { set, wrong } = &mut *self.types;
+        let Types { set, store, wrong } = &mut *self.types;
         let of = set.types.last_mut().expect("a builder has added its type");
         let position = of.pieces.len();
         if piece.number() != position {
@@ -76,7 +89,14 @@ impl TypeBuilder<'_> {
             );
             wrong.get_or_insert(sentence);
         }
-        of.pieces.push(accesses(PieceBuilder(DeclaredPiece::new(piece.name()))).0);
+        let declared = DeclaredPiece::new(piece.name());
+        let declared = accesses(PieceBuilder { declared, store: *store, has_foreign: false });
+        if declared.has_foreign {
+            let of = &of.name;
+            let sentence = format!("{of}, piece {}: declares an access to a table of another store", piece.name());
+            wrong.get_or_insert(sentence);
+        }
+        of.pieces.push(declared.declared);
         self
     }
 }
@@ -84,7 +104,8 @@ impl TypeBuilder<'_> {
 impl PieceBuilder {
     /// Declares an access to groups of a table of rows that are known by their words only.
     pub fn access<K: Key>(mut self, mode: Mode, table: &Table<K>, groups: Groups) -> Self {
-        self.0.accesses.push(Access { table: table.number() as usize, groups, mode });
+        self.has_foreign |= self.store.is_some_and(|store| store != table.store());
+        self.declared.accesses.push(Access { table: table.number() as usize, groups, mode });
         self
     }
 
@@ -123,7 +144,7 @@ impl PieceBuilder {
 
     /// Declares that the application may cancel the transaction in this piece.
     pub fn cancels(mut self) -> Self {
-        self.0.cancels = true;
+        self.declared.cancels = true;
         self
     }
 }

@@ -1,0 +1,382 @@
+//! Declared types of transactions: they run, a wrong declaration is a clear error, and what is not
+//! declared runs alone.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use contend::pieces::{Kind, Piece, Types};
+use contend::protocols::Ic3;
+use contend::{
+    Abort, AnyProtocol, Config, Database, Direction, Durability, Error, Native, Protocol, Row, Silo, Table,
+    Transaction, Txn, Whole,
+};
+use contend_protocols::all_protocols;
+
+#[derive(Clone, Copy, Debug, PartialEq, Row)]
+#[repr(C)]
+struct Item {
+    price: i64,
+    #[group = 1]
+    stock: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Row)]
+#[repr(C)]
+struct Total {
+    sold: i64,
+}
+
+const BUY: Kind = Kind::new(0, "buy");
+const TAKE: Piece = Piece::new(0, "take");
+const SELL: Piece = Piece::new(1, "sell");
+const REPORT: Kind = Kind::new(1, "report");
+const ALL: Piece = Piece::new(0, "all");
+
+const ITEMS: u64 = 4;
+const STOCK: i64 = 1_000_000;
+
+struct Shop<P: Protocol<Native>> {
+    db: Database<P>,
+    items: Table<Item>,
+    totals: Table<Total>,
+}
+
+fn declare(types: &mut Types, items: &Table<Item>, totals: &Table<Total>) {
+    types
+        .add(BUY)
+        .piece(TAKE, |piece| piece.read(items, Item::PRICE).modify(items, Item::STOCK).cancels())
+        .piece(SELL, |piece| piece.modify(totals, Whole));
+    types.add_read_only(REPORT).piece(ALL, |piece| piece.read(items, Whole).read(totals, Whole));
+}
+
+impl<P: Protocol<Native>> Shop<P> {
+    /// Opens or creates the tables, and loads the rows that are missing.
+    fn undeclared(db: Database<P>) -> Shop<P> {
+        let (items, totals) = (db.create_table("items").expect("new"), db.create_table("totals").expect("new"));
+        db.load(&items, (0..ITEMS).map(|id| (id, Item { price: 5, stock: STOCK }))).expect("memory");
+        db.load(&totals, [(0, Total { sold: 0 })]).expect("memory");
+        Shop { db, items, totals }
+    }
+
+    fn new(db: Database<P>) -> Shop<P> {
+        let shop = Shop::undeclared(db);
+        shop.db.declare(|types| declare(types, &shop.items, &shop.totals)).expect("valid types");
+        shop
+    }
+
+    fn buy(&self, item: u64) -> Result<(), Error> {
+        self.db.transact_as(BUY, |tx| {
+            tx.piece(TAKE, |tx| tx.modify_columns(&self.items, item, Item::STOCK, |stock| *stock -= 1))?;
+            tx.piece(SELL, |tx| tx.modify(&self.totals, 0, |total| total.sold += 1)).map(drop)
+        })
+    }
+
+    /// Returns the number of items in stock, and the number sold.
+    fn count(&self, tx: &mut Transaction<'_, P>) -> Result<(i64, i64), Abort> {
+        let mut stock = 0;
+        tx.scan(&self.items, 0..=u64::MAX, usize::MAX, Direction::Forward, Item::STOCK, |_, of_item| {
+            stock += of_item;
+            ControlFlow::Continue(())
+        })?;
+        Ok((stock, tx.read(&self.totals, 0, Total::SOLD)?.unwrap_or(0)))
+    }
+
+    /// Counts in a transaction of the type REPORT.
+    fn report(&self) -> Result<(i64, i64), Error> {
+        self.db.transact_as(REPORT, |tx| tx.piece(ALL, |tx| self.count(tx)))
+    }
+}
+
+fn under_ic3() -> Shop<Ic3<Native>> {
+    Shop::new(Database::default())
+}
+
+#[test]
+fn declared_types_run_under_every_protocol() {
+    for (info, _) in all_protocols::<Native>() {
+        let db: Database<AnyProtocol> = Database::named(info.name, &[]).and_then(|builder| builder.open()).expect("it");
+        let shop = Shop::new(db);
+        for sold in 1..=5 {
+            shop.buy(sold % ITEMS).unwrap_or_else(|error| panic!("{}: {error}", info.name));
+            // A thread finds its own commits, on a snapshot too.
+            let expected = Ok((ITEMS as i64 * STOCK - sold as i64, sold as i64));
+            assert_eq!(shop.report(), expected, "{}", info.name);
+            assert_eq!(shop.db.transact(|tx| shop.count(tx)), expected, "{}: without a type", info.name);
+        }
+        let added = shop.db.load(&shop.items, [(ITEMS, Item { price: 1, stock: 7 })]);
+        assert_eq!(added, Ok(1), "{}: rows are loaded after the declaration", info.name);
+        assert_eq!(shop.report(), Ok((ITEMS as i64 * STOCK + 2, 5)), "{}", info.name);
+    }
+}
+
+/// Threads buy, report, and count without a type, all at once.
+fn runs_side_by_side<P: Protocol<Native>>(shop: &Shop<P>) {
+    let is_over = AtomicBool::new(false);
+    let (buyers, purchases) = (3, 400);
+    thread::scope(|scope| {
+        let buy = |buyer: u64| {
+            move || {
+                for number in 0..purchases {
+                    shop.buy((number + buyer) % ITEMS).expect("it is tried until it commits");
+                }
+            }
+        };
+        let buying: Vec<_> = (0..buyers).map(|buyer| scope.spawn(buy(buyer))).collect();
+        let looking = scope.spawn(|| {
+            let mut looked = 0;
+            // Relaxed: a hint to stop.
+            while !is_over.load(Ordering::Relaxed) || looked < 10 {
+                let (stock, sold) = shop.db.transact(|tx| shop.count(tx)).expect("it is tried until it commits");
+                assert_eq!(stock + sold, ITEMS as i64 * STOCK, "a sale is seen as a whole");
+                let (stock, sold) = shop.report().expect("it is tried until it commits");
+                // Another thread has loaded the rows, and the snapshot may be older.
+                assert!([0, ITEMS as i64 * STOCK].contains(&(stock + sold)), "a sale is seen as a whole");
+                looked += 1;
+            }
+        });
+        buying.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        // Relaxed: as above.
+        is_over.store(true, Ordering::Relaxed);
+        looking.join().expect("no panic");
+    });
+    let sold = (buyers * purchases) as i64;
+    // A snapshot may lack the last commits of other threads.
+    assert_eq!(shop.db.transact(|tx| shop.count(tx)), Ok((ITEMS as i64 * STOCK - sold, sold)));
+}
+
+#[test]
+fn threads_see_sales_as_a_whole() {
+    runs_side_by_side(&under_ic3());
+    runs_side_by_side(&Shop::new(Database::<Silo>::default()));
+    let options = [("ic3.snapshots", "off"), ("ic3.constraint", "early")];
+    let db = Database::named("ic3", &options).and_then(|builder| builder.open()).expect("valid options");
+    runs_side_by_side(&Shop::new(db));
+}
+
+#[test]
+fn a_transaction_without_a_type_runs_alone() {
+    let shop = under_ic3();
+    let is_alone = AtomicBool::new(false);
+    // SeqCst: the flag is read and written around transactions of different threads, in one order.
+    let look = || assert!(!is_alone.load(Ordering::SeqCst), "nothing runs beside it");
+    thread::scope(|scope| {
+        for item in 0..3 {
+            let (shop, look) = (&shop, &look);
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    let body = |tx: &mut Transaction<'_, Ic3<Native>>| {
+                        look();
+                        tx.piece(TAKE, |tx| tx.modify_columns(&shop.items, item, Item::STOCK, |stock| *stock -= 1))?;
+                        look();
+                        tx.piece(SELL, |tx| tx.modify(&shop.totals, 0, |total| total.sold += 1))
+                    };
+                    shop.db.transact_as(BUY, body).expect("it is tried until it commits");
+                }
+            });
+        }
+        for _ in 0..300 {
+            let body = |tx: &mut Transaction<'_, Ic3<Native>>| {
+                is_alone.store(true, Ordering::SeqCst);
+                let counted = shop.count(tx);
+                thread::yield_now();
+                is_alone.store(false, Ordering::SeqCst);
+                counted
+            };
+            let (stock, sold) = shop.db.transact(body).expect("it is tried until it commits");
+            assert_eq!(stock + sold, ITEMS as i64 * STOCK);
+        }
+    });
+}
+
+/// Runs a body that its type does not allow. Returns what is said of it.
+fn violation(
+    kind: Kind,
+    body: impl Fn(&Shop<Ic3<Native>>, &mut Transaction<'_, Ic3<Native>>) -> Result<(), Abort>,
+) -> String {
+    let shop = under_ic3();
+    let outcome = shop.db.transact_as(kind, |tx| body(&shop, tx));
+    let Err(Error::Undeclared(sentence)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(shop.report(), Ok((ITEMS as i64 * STOCK, 0)), "it has left no trace");
+    assert_eq!(shop.buy(1), Ok(()), "and others go on");
+    sentence
+}
+
+#[test]
+fn undeclared_accesses_are_named() {
+    let sentence = violation(BUY, |shop, tx| {
+        tx.piece(TAKE, |tx| tx.modify_columns(&shop.items, 0, Item::PRICE, |price| *price = 0)).map(drop)
+    });
+    assert_eq!(
+        sentence,
+        "buy, piece take: writes items (price), which is not declared; declare it by .modify(..) in the piece, or move the access into a piece that has it"
+    );
+    let sentence = violation(BUY, |shop, tx| {
+        tx.piece(TAKE, |tx| tx.read(&shop.items, 0, Item::PRICE))?;
+        tx.piece(SELL, |tx| tx.insert(&shop.totals, 9, Total { sold: 0 })).map(drop)
+    });
+    assert!(sentence.starts_with("buy, piece sell: inserts into totals, which is not declared;"), "{sentence}");
+    let sentence = violation(BUY, |shop, tx| tx.read(&shop.totals, 0, Whole).map(drop));
+    assert_eq!(sentence, "buy: accesses totals outside of any piece; valid pieces: take, sell");
+    let sentence =
+        violation(REPORT, |shop, tx| tx.piece(ALL, |tx| tx.modify(&shop.totals, 0, |total| total.sold = 0)).map(drop));
+    assert!(sentence.starts_with("report, piece all: writes totals, which is not declared;"), "{sentence}");
+    // A body that goes on after the refusal does not commit.
+    let sentence = violation(BUY, |shop, tx| {
+        let _ = tx.read(&shop.totals, 0, Whole);
+        Ok(())
+    });
+    assert!(sentence.starts_with("buy: accesses totals outside of any piece"), "{sentence}");
+}
+
+#[test]
+fn pieces_in_a_wrong_order_are_named() {
+    let sentence = violation(BUY, |shop, tx| {
+        tx.piece(TAKE, |tx| tx.read(&shop.items, 0, Item::PRICE))?;
+        tx.piece(TAKE, |tx| tx.read(&shop.items, 0, Item::PRICE)).map(drop)
+    });
+    assert_eq!(
+        sentence,
+        "buy, piece take: begins piece take, which is not behind it; valid: take, sell, in this order, each once"
+    );
+    let sentence = violation(REPORT, |_, tx| tx.piece(SELL, |_| Ok(())));
+    assert_eq!(sentence, "report: begins piece number 1, which it has not; valid: all");
+}
+
+#[test]
+fn cancels_that_are_not_declared_are_named() {
+    let late = violation(BUY, |_, tx| {
+        tx.piece(SELL, |_| Ok(()))?;
+        Err(tx.cancel())
+    });
+    assert_eq!(late, "buy, piece sell: cancels, which is not declared; declare it by .cancels() in the piece");
+    let shop = under_ic3();
+    assert_eq!(shop.db.transact_as(BUY, |tx| tx.piece(TAKE, |tx| Err::<(), _>(tx.cancel()))), Err(Error::Cancelled));
+    // An error of the application's own is a cancel.
+    #[derive(Debug, PartialEq)]
+    enum Refused {
+        Sold,
+        Database(Error),
+    }
+    impl From<Error> for Refused {
+        fn from(error: Error) -> Self {
+            Refused::Database(error)
+        }
+    }
+    impl From<Abort> for Refused {
+        fn from(abort: Abort) -> Self {
+            Refused::Database(abort.into())
+        }
+    }
+    let refuse = |piece: Piece| {
+        shop.db.try_transact_as(BUY, |tx| {
+            tx.piece(piece, |_| Ok(()))?;
+            Err::<(), _>(Refused::Sold)
+        })
+    };
+    assert_eq!(refuse(TAKE), Err(Refused::Sold));
+    assert_eq!(refuse(SELL), Err(Refused::Database(Error::Undeclared(late))));
+}
+
+#[test]
+fn types_that_are_not_declared_are_refused() {
+    let undeclared = |sentence: &str| Err(Error::Undeclared(sentence.into()));
+    let shop = Shop::undeclared(Database::<Silo>::default());
+    assert_eq!(shop.buy(0), undeclared("type buy is not declared; declare all types by Database::declare first"));
+    assert_eq!(shop.db.analysis(), None);
+    let shop = under_ic3();
+    let other = Kind::new(2, "refund");
+    let refused = undeclared("type refund of number 2 is not declared; valid: buy, report");
+    assert_eq!(shop.db.transact_as(other, |_| Ok(())), refused);
+    let renamed = Kind::new(0, "purchase");
+    let refused = undeclared("type purchase of number 0 is not declared; valid: buy, report");
+    assert_eq!(shop.db.transact_as(renamed, |_| Ok(())), refused);
+}
+
+#[test]
+fn wrong_declarations_are_refused() {
+    let refused = |declare: &dyn Fn(&mut Types, &Shop<Silo>)| {
+        let shop = Shop::undeclared(Database::<Silo>::default());
+        let outcome = shop.db.declare(|types| declare(types, &shop));
+        let Err(Error::Declaration(sentence)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(shop.db.analysis(), None, "nothing is declared");
+        sentence
+    };
+    assert_eq!(
+        refused(&|types, _| drop(types.add(REPORT))),
+        "type report is declared at position 0, and its number is 1; valid: numbers from 0 in the order of the declaration, each once"
+    );
+    let twice = |types: &mut Types, shop: &Shop<Silo>| {
+        let read = |piece: contend::pieces::PieceBuilder| piece.read(&shop.items, Whole);
+        types.add(BUY).piece(TAKE, read).piece(TAKE, read);
+    };
+    assert_eq!(
+        refused(&twice),
+        "buy declares piece take at position 1, and its number is 0; valid: numbers from 0 in the order of the program, each once"
+    );
+    let namesakes = |types: &mut Types, _: &Shop<Silo>| {
+        types.add(BUY).piece(TAKE, |piece| piece).piece(Piece::new(1, "take"), |piece| piece);
+    };
+    assert_eq!(refused(&namesakes), "piece 'take' is declared twice");
+    let changes = |types: &mut Types, shop: &Shop<Silo>| {
+        types.add_read_only(BUY).piece(TAKE, |piece| piece.modify(&shop.items, Whole));
+    };
+    assert_eq!(refused(&changes), "buy, piece take: writes 'items', and its type is declared read-only");
+    let other = Shop::undeclared(Database::<Silo>::default());
+    let foreign = |types: &mut Types, _: &Shop<Silo>| {
+        types.add(BUY).piece(TAKE, |piece| piece.read(&other.items, Whole));
+    };
+    assert_eq!(refused(&foreign), "buy, piece take: declares an access to a table of another store");
+    let shop = under_ic3();
+    let again = shop.db.declare(|types| declare(types, &shop.items, &shop.totals));
+    let once = "the types of this database are declared already; declare all at once";
+    assert_eq!(again, Err(Error::Declaration(once.into())));
+    let nested = shop.db.transact(|_| Ok(shop.db.declare(|_| ())));
+    assert_eq!(nested, Ok(Err(Error::Nested)));
+}
+
+#[test]
+fn the_analysis_is_shown() {
+    let text = under_ic3().db.analysis().expect("types are declared");
+    let expected = "2 types, 3 pieces, 2 tables, 3 units (ts=on, cu=on, read-only types on snapshots)\n";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("buy     [1 take] [2 sell]\nreport  on a snapshot: all\n"), "{text}");
+}
+
+#[test]
+fn a_table_that_is_younger_than_the_declaration_is_for_transactions_without_a_type() {
+    let shop = under_ic3();
+    let late: Table<Total> = shop.db.create_table("late").expect("new");
+    assert_eq!(shop.db.load(&late, [(1, Total { sold: 3 })]), Ok(1));
+    assert_eq!(shop.db.transact(|tx| tx.read(&late, 1, Total::SOLD)), Ok(Some(3)));
+    let refused = shop.db.transact_as(BUY, |tx| tx.piece(TAKE, |tx| tx.read(&late, 1, Total::SOLD)));
+    let sentence = "buy, piece take: accesses table 2, which was created after the declaration";
+    assert_eq!(refused, Err(Error::Undeclared(sentence.into())));
+}
+
+#[test]
+fn a_durable_database_is_declared_again_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for durability in [Durability::Epoch, Durability::Early] {
+        let path = folder.path().join(format!("{durability:?}"));
+        let open = || {
+            let builder = Database::<Ic3<Native>>::builder().path(&path).durability(durability);
+            Shop::new(builder.config(Config { epoch_ms: 1, ..Config::default() }).open().expect("a database"))
+        };
+        for opened in 0..3 {
+            let shop = open();
+            assert_eq!(shop.report(), Ok((ITEMS as i64 * STOCK - opened * 20, opened * 20)), "{durability:?}");
+            thread::scope(|scope| {
+                for buyer in 0..2 {
+                    let shop = &shop;
+                    scope
+                        .spawn(move || (0..10).for_each(|number| shop.buy((number + buyer) % ITEMS).expect("durable")));
+                }
+            });
+            let refused = shop.db.transact_as(BUY, |tx| tx.read(&shop.items, 0, Whole));
+            assert!(matches!(refused, Err(Error::Undeclared(_))), "{refused:?}");
+        }
+    }
+    let refused = Database::<Ic3<Native>>::builder().path(folder.path()).durability(Durability::Conservative).open();
+    assert!(matches!(refused, Err(Error::NotConservative { protocol: "ic3" })));
+}
