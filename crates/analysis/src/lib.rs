@@ -21,6 +21,7 @@
 //! | `text` | a plan in words, for people |
 //! | `dot`, `svg` | a plan as a graph in DOT, and as a picture |
 //! | `file` | transactions of any application, in a TOML file |
+//! | `learn` | declarations that are learned from transactions as they run |
 //!
 //! **Papers.** Z. Wang, S. Mu, Y. Cui, H. Yi, H. Chen, J. Li: "Scaling multicore databases via
 //! constrained parallel execution" (IC3), SIGMOD 2016, section 4; D. Shasha, F. Llirbat, E. Simon,
@@ -37,6 +38,7 @@ mod conflicts;
 mod dot;
 mod file;
 mod hints;
+mod learn;
 mod merge;
 mod svg;
 mod text;
@@ -49,5 +51,6 @@ pub use conflicts::{Cancel, Conflict, Cycle, LastAccess, Step};
 pub use contend_model::pieces::TypeSet;
 pub use file::{Application, FileError, Study};
 pub use hints::{Change, Hint, Hints};
+pub use learn::{Learned, Noted, Trace};
 pub use merge::{AnalysisOptions, Group, Plan, TypePlan, Vertex};
 pub use waits::{Until, Wait, Waits};

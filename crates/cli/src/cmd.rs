@@ -8,6 +8,7 @@ pub(crate) mod crash;
 pub(crate) mod diff;
 pub(crate) mod explore;
 pub(crate) mod kill;
+mod learn;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod report;

@@ -29,6 +29,9 @@ pub struct TableSpec {
     /// The names of each group's columns, for messages; empty if the rows are known by their words
     /// only. [`TableSpec::of`] fills it in.
     pub columns: Vec<Vec<&'static str>>,
+    /// The name of the rows' type, for messages; empty if the rows are known by their words only.
+    /// [`TableSpec::of`] fills it in.
+    pub row: &'static str,
     /// The number of words of a key, for an estimate of the index's memory. It is 1 unless
     /// [`TableSpec::keyed`] sets it.
     pub key_words: usize,
@@ -46,6 +49,7 @@ impl TableSpec {
         TableSpec {
             groups: group_spans::<R>(),
             columns: column_names::<R>(),
+            row: R::NAME,
             ..Self::of_bytes(name, index, size_of::<R>(), expected_rows)
         }
     }
@@ -58,6 +62,7 @@ impl TableSpec {
             row_bytes,
             groups: Vec::new(),
             columns: Vec::new(),
+            row: "",
             key_words: 1,
             expected_rows,
             apart: u64::BITS,
@@ -71,6 +76,7 @@ impl TableSpec {
             name: self.name.clone(),
             groups: self.groups.len().max(1),
             columns: self.columns.iter().map(names).collect(),
+            row: self.row.into(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod examples;
 mod files;
+mod learn;
 mod model;
 mod outputs;
 mod random;

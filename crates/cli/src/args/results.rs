@@ -103,6 +103,10 @@ pub(crate) struct AnalyseArgs {
     /// The form of the result
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub(crate) format: AnalysisForm,
+    /// Instead of an analysis: run N transactions of each type of a workload on a small population,
+    /// propose declarations in Rust, and say what is declared and was never used
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    pub(crate) learn: Option<u64>,
 }
 
 impl AnalyseArgs {

@@ -12,6 +12,8 @@ use crate::args::{AnalyseArgs, AnalysisForm, OnOff};
 use crate::files::read_text;
 use crate::{Status, UserError, show};
 
+use super::learn::learn;
+
 /// The largest file, in bytes. Real ones have some kilobytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -22,6 +24,10 @@ const DRAWN_MAX: usize = 500;
 const EDGES_MAX: usize = 200_000;
 
 pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
+    if let Some(samples) = args.learn {
+        show::print(&learn(args, samples)?)?;
+        return Ok(Status::Good);
+    }
     if args.format == AnalysisForm::Svg && args.applications.len() > 1 {
         let count = args.applications.len();
         return Err(UserError::refused(format!(
@@ -52,6 +58,11 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
     };
     show::print(&text)?;
     Ok(Status::Good)
+}
+
+/// Returns the name of the workload that an argument means, or `None` if it means a file.
+pub(super) fn workload_of(path: &Path) -> Option<&str> {
+    path.to_str().filter(|name| all_workloads().iter().any(|(info, _)| info.name == *name))
 }
 
 /// Reads what a workload declares.
@@ -85,8 +96,7 @@ impl Analysed {
     /// Analyses a workload, if `path` is the name of one, or else a file.
     fn new(args: &AnalyseArgs, path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
         let refused = |error: String| UserError::refused(format!("{}: {error}", path.display()));
-        let workload = path.to_str().filter(|name| all_workloads().iter().any(|(info, _)| info.name == *name));
-        let application = match workload {
+        let application = match workload_of(path) {
             Some(name) => args.config(name)?.resolve()?.workload.visit(Declarations)?,
             None => {
                 let text = read_text(path, FILE_BYTES_MAX, "an application").map_err(refused)?;

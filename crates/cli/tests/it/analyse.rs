@@ -1,5 +1,7 @@
 //! `contend analyse`.
 
+use std::path::Path;
+
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -55,6 +57,67 @@ fn workloads_are_analysed_by_what_they_declare() {
     refuses(&["analyse", "litmus-random"], &["litmus-random declares no pieces; valid: a workload that does"]);
     refuses(&["analyse", "pieces", "--set", "pieces.pieces=0"], &["pieces.pieces", "1"]);
     refuses(&["analyse", "tpc"], &["tpc: No such file"]);
+}
+
+/// docs/pieces.md shows pictures, and quotes what is learned. `UPDATE_DOCS=1` writes the pictures.
+#[test]
+fn the_pictures_and_quotations_of_the_document_are_what_the_program_says() {
+    let (docs, folder) = (Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")), TempDir::new().expect("it"));
+    let document = std::fs::read_to_string(docs.join("pieces.md")).expect("the document");
+    let run = |arguments: &[&str]| {
+        let output = contend(folder.path(), &[&["analyse"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for (picture, application) in [("pieces-tpcc.svg", "tpcc"), ("pieces-shop.svg", SHOP)] {
+        let (drawn, path) = (run(&[application, "--format", "svg"]), docs.join(picture));
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &drawn).expect("written");
+        }
+        let committed = std::fs::read_to_string(&path).expect("a picture of the document");
+        assert_eq!(committed, drawn, "{picture}; draw it anew by UPDATE_DOCS=1");
+        assert!(document.contains(&format!("({picture})")), "{picture} is shown");
+    }
+    let quoted =
+        document.split("$ contend analyse bank --learn 100\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_eq!(quoted, Some(&*run(&["bank", "--learn", "100"])));
+}
+
+#[test]
+fn declarations_are_learned_from_samples() {
+    let folder = TempDir::new().expect("a folder");
+    let run = |arguments: &[&str]| {
+        let output = contend(folder.path(), &[&["analyse"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let tpcc = run(&["tpcc", "--learn", "300"]);
+    for part in [
+        "// tpcc: last_order_status ran 0 times\n",
+        "// all that is declared was used, and nothing else\n",
+        "    pub const STOCKS: Piece = Piece::new(2, \"stocks\");\n",
+        "        .piece(new_order::NUMBER, |piece| piece.modify(&tables.district, District::NEXT_O_ID))\n",
+        "    types.leave_out(\"last_order_status\");\n",
+        "        .add_read_only(\"stock_level\")\n",
+    ] {
+        assert!(tpcc.contains(part), "'{part}' is not in:\n{tpcc}");
+    }
+    // Without roll-backs, a cancel is declared in vain.
+    let declared = run(&["tpcc-ic3-no", "--learn", "50", "--set", "tpcc.rollback=0"]);
+    assert!(declared.contains("// never used: new_order, piece items: cancels\n"), "{declared}");
+    // A workload without pieces gets some proposed.
+    let guessed = run(&["litmus-random", "--learn", "100"]);
+    assert!(guessed.contains("// nothing is declared\n") && guessed.contains("Piece::new(0, "), "{guessed}");
+    for wrong in ["0", "100001"] {
+        let sentence = format!("--learn {wrong} is no number of transactions; valid: 1 to 100000");
+        refuses(&["analyse", "tpcc", "--learn", wrong], &[&sentence]);
+    }
+    refuses(&["analyse", "tpcc", "--learn", "many"], &["many", "--learn", "digits"]);
+    refuses(
+        &["analyse", SHOP, "--learn", "5"],
+        &["--learn runs transactions, and a file has none to run; valid: a workload"],
+    );
+    refuses(&["analyse", "tpcc", "--learn", "5", "--format", "json"], &["valid: --format text"]);
 }
 
 #[test]

@@ -303,7 +303,9 @@ fn wrong_declarations_are_refused() {
         sentence
     };
     assert_eq!(
-        refused(&|types, _| drop(types.add(REPORT))),
+        refused(&|types, _| {
+            types.add(REPORT);
+        }),
         "type report is declared at position 0, and its number is 1; valid: numbers from 0 in the order of the declaration, each once"
     );
     let twice = |types: &mut Types, shop: &Shop<Silo>| {

@@ -52,12 +52,15 @@ pub struct DeclaredTable {
     /// The names of each group's columns, for people. Empty if they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<Vec<String>>,
+    /// The name of the rows' type. Empty if the rows are known by their words only.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub row: String,
 }
 
 impl DeclaredTable {
     /// Returns a table whose columns have no names.
     pub fn new(name: &str, groups: usize) -> Self {
-        DeclaredTable { name: name.into(), groups, columns: Vec::new() }
+        DeclaredTable { name: name.into(), groups, columns: Vec::new(), row: String::new() }
     }
 
     /// Returns the table's name with the columns of these groups: "stock (quantity, ytd)". Without
