@@ -616,7 +616,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             recording.forget_running();
         }
         self.clear();
-        if self.protect_after > 0 {
+        // A transaction that runs alone is protected without any conflict.
+        if self.protect_after > 0 || self.is_protected {
             self.count_conflict(reason.is_conflict());
         }
     }

@@ -49,7 +49,8 @@ fn of_application(args: &AnalyseArgs, path: &Path, samples: u64) -> Result<Strin
     args.config(name)?.resolve()?.workload.visit(Samples(samples))
 }
 
-/// Runs so many transactions of each type of a workload, on one thread and a small population.
+/// Runs this number of transactions of each type of a workload, on one thread and a small
+/// population.
 struct Samples(u64);
 
 impl PlannedWorkloadVisitor for Samples {

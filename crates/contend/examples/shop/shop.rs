@@ -29,7 +29,7 @@ pub(crate) struct Item {
     restocked: i64,
 }
 
-/// An offer of the day, of which only some are left.
+/// An offer of the day, which can be sold out.
 #[derive(Clone, Copy, Row)]
 #[repr(C)]
 pub(crate) struct Offer {
