@@ -212,7 +212,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             let of = self.cx.declaration.kind_of();
             // Such a transaction sees a snapshot, and so needs no type.
             if of.is_none() && self.cx.declaration.is_read_only() && self.engine.protocol().reads_snapshots() {
-                self.pieces.begin_snapshot();
+                self.pieces.begin_unchecked();
             } else {
                 self.pieces.begin(&self.engine.declarations, of);
             }
@@ -228,6 +228,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// A worker that pauses without going offline is waited for.
     pub fn begin_alone(&mut self) -> Transaction<'_, P, M> {
         M::step("begin alone");
+        self.end_forgotten();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
             self.maintain();
