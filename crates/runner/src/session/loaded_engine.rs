@@ -194,7 +194,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 tally.borrow_mut().kinds[kind].add_piece_retries(now - before);
             }
             if timed {
-                note_latency(worker, logs.then_some(&mut *waiting), start, kind, &mut tally.borrow_mut());
+                note_latency(worker, logs.then_some(&mut *waiting), start, kind, tally);
             }
         }
         Ok(())
@@ -202,24 +202,26 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
 }
 
 /// Notes the latency of a timed transaction of this type, which began at `start` and has ended.
-/// With a log, notes the time of each of those that wait which is durable by now.
+/// With a log, notes the time of each of those that wait which is durable by now. Cores of a chip
+/// share the tally, and another core may go on while this one asks its log. So the tally is
+/// borrowed for each note only.
 fn note_latency<P: Protocol<M>, M: Machine>(
     worker: &mut Worker<P, M>,
     waiting: Option<&mut VecDeque<(u64, u64)>>,
     start: u64,
     kind: usize,
-    tally: &mut Tally,
+    tally: &RefCell<Tally>,
 ) {
     let nanoseconds = 1e9 / M::cycles_per_second();
     let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
-    tally.kinds[kind].latencies.saturating_record(taken.max(1));
+    tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
     let Some(waiting) = waiting else { return };
     waiting.push_back((worker.ticket(), start));
     let now = M::now();
     while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
         waiting.pop_front();
         let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
-        tally.durable.saturating_record(taken.max(1));
+        tally.borrow_mut().durable.saturating_record(taken.max(1));
     }
 }
 
