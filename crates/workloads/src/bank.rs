@@ -137,6 +137,7 @@ impl Workload for Bank {
     type Input = Input;
 
     const KINDS: &'static [&'static str] = &["transfer", "audit"];
+    const IS_MEASURED: bool = false;
 
     fn validate(_: &BankOptions, _: IndexKind) -> Result<(), String> {
         Ok(())

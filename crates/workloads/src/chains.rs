@@ -36,6 +36,8 @@ pub enum Shape {
     Phantom,
     /// A row is inserted and deleted by transactions that may roll back afterwards.
     Revive,
+    /// A scan passes the tombstone of a row whose deletion may be rolled back, and which comes back.
+    Passed,
     /// Columns of two groups of one row are changed in two pieces.
     Groups,
     /// Sums of two tables are increased in opposite orders, and read as of the end of an epoch.
@@ -57,7 +59,7 @@ pub enum Shape {
 
 option_choices!(Shape {
     Pair => "pair", Chain => "chain", Cross => "cross", Readers => "readers", Cancel => "cancel",
-    Phantom => "phantom", Revive => "revive", Groups => "groups", Sums => "sums", Snapshot => "snapshot",
+    Phantom => "phantom", Revive => "revive", Passed => "passed", Groups => "groups", Sums => "sums", Snapshot => "snapshot",
     Settled => "settled", Retry => "retry", Beside => "beside", Plan => "plan",
 });
 
@@ -90,6 +92,7 @@ pub const INFOS: &[WorkloadInfo] = &[
     info("litmus-pieces-cancel", "a rollback after a piece was shown", &[("chains.shape", "cancel")]),
     info("litmus-pieces-phantom", "a scanned range changes between pieces", &[("chains.shape", "phantom")]),
     info("litmus-pieces-revive", "a row comes and goes between pieces", &[("chains.shape", "revive")]),
+    info("litmus-pieces-passed", "a scan passes a tombstone of a running transaction", &[("chains.shape", "passed")]),
     info("litmus-pieces-groups", "groups of one row in two pieces", &[("chains.shape", "groups")]),
     info("litmus-pieces-sums", "sums in opposite orders", &[("chains.shape", "sums")]),
     info("litmus-pieces-snapshot", "rows shown and taken back beside snapshots", &[("chains.shape", "snapshot")]),
@@ -229,6 +232,11 @@ impl Shape {
                 &[&[Insert(0, 5)], &[Modify(1, 0), Cancel]],
                 &[&[Delete(0, 5)], &[Modify(1, 0), Cancel]],
                 &[&[Read(0, 5)], &[Modify(1, 0)]],
+            ],
+            Shape::Passed => &[
+                &[&[Delete(0, 20)], &[Modify(1, 0), Cancel]],
+                &[&[Scan(0, 0, 300)], &[Modify(1, 0)]],
+                &[&[Insert(0, 20)], &[Read(1, 0)]],
             ],
             Shape::Groups => &[
                 &[&[Modify(0, 0)], &[ModifyRight(0, 0)]],
@@ -412,7 +420,7 @@ impl Workload for Chains {
     const IS_MEASURED: bool = false;
 
     fn validate(options: &ChainsOptions, index: IndexKind) -> Result<(), String> {
-        let scans = options.shape == Shape::Phantom;
+        let scans = matches!(options.shape, Shape::Phantom | Shape::Passed);
         if scans && index == IndexKind::Hash {
             return Err("this litmus test scans, and needs an ordered index: use --index ordered".into());
         }

@@ -102,6 +102,7 @@ impl Workload for Pieces {
     type Input = Input;
 
     const KINDS: &'static [&'static str] = &["chain"];
+    const IS_MEASURED: bool = false;
 
     fn validate(options: &PiecesOptions, _: IndexKind) -> Result<(), String> {
         if options.updates > options.records {

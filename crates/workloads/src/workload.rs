@@ -76,8 +76,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// The names of the transaction types.
     const KINDS: &'static [&'static str];
 
-    /// Whether its throughput is measured. A litmus test is for proofs only, and is compiled once,
-    /// not once for each protocol.
+    /// Whether its native throughput is compared. Then a release build compiles it with each
+    /// protocol. A litmus test is for proofs, and the bank and IC3's microbenchmark are simple
+    /// bodies, so they are compiled once, and call the protocol through a pointer.
     const IS_MEASURED: bool = true;
 
     /// Checks whether the workload can run with these options on this index.

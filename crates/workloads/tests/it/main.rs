@@ -263,7 +263,13 @@ impl WorkloadVisitor for RunsRight {
         let run = Run { settings, index: self.0, workers: 3, transactions: 1500, fault: Fault::None };
         if let Err(why) = W::validate(&run.options::<W>(info.preset), self.0) {
             let scans = ["ycsb-e", "litmus-scans", "litmus-reinsert", "litmus-index", "litmus-snapshot-rows"];
-            let more = ["litmus-pieces-phantom", "litmus-split", "litmus-merge", "litmus-rebirth-index"];
+            let more = [
+                "litmus-pieces-phantom",
+                "litmus-pieces-passed",
+                "litmus-split",
+                "litmus-merge",
+                "litmus-rebirth-index",
+            ];
             let scans = scans.contains(&info.name) || more.contains(&info.name);
             assert!(scans && self.0 == IndexKind::Hash, "{}: {why} (only scans may refuse an index)", info.name);
             return;

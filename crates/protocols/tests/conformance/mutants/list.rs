@@ -197,6 +197,9 @@ mutants! {
         found FORGET_GAP_READERS, "litmus-pieces-phantom";
         found TRUST_PLACEHOLDERS, "litmus-pieces-revive";
         found IGNORE_VALIDATING, "litmus-pieces-phantom";
+        found FORGET_PASSERS, "litmus-pieces-passed";
+        found PASS_BLINDLY, "litmus-pieces-passed";
+        found SPARE_PASSERS, "litmus-pieces-passed";
         found UNLINK_READ, "litmus-pieces-phantom";
         stands_still SKIP_MERGE, "litmus-pieces-cross";
         found FORGET_SECOND_INSTANCE, "litmus-pieces-pair";
