@@ -11,6 +11,7 @@
 
 mod absent;
 mod epochs;
+mod pieces;
 mod rows;
 mod tombstones;
 mod world;
