@@ -36,7 +36,7 @@ pub enum Shape {
     Phantom,
     /// A row is inserted and deleted by transactions that may roll back afterwards.
     Revive,
-    /// A scan passes the tombstone of a row whose deletion may be rolled back, and which comes back.
+    /// A scan passes a tombstone. Its deletion may be rolled back, or the row comes back later.
     Passed,
     /// Columns of two groups of one row are changed in two pieces.
     Groups,

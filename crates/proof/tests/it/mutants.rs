@@ -190,6 +190,8 @@ const CANCELS: &[(&str, &str)] = &[
 ];
 /// Reads of sums are not on snapshots.
 const READ_SUMS: &[(&str, &str)] = &[("cu", "on"), ("ts", "on"), ("ic3.snapshots", "off")];
+/// Cycles of waits end soon.
+const SOON: &[(&str, &str)] = &[("datm.timeout_ns", "5000")];
 const OVER_WAIT_DIE: &[(&str, &str)] = &[("chopping.over", "2pl-waitdie")];
 const OVER_WOUND_WAIT: &[(&str, &str)] = &[("chopping.over", "2pl-woundwait")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];

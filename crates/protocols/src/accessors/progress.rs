@@ -132,8 +132,8 @@ impl<M: Machine> Progress<M> {
         }
     }
 
-    /// Notes that the transaction of `own` passes a tombstone of the transaction that a worker runs,
-    /// and returns that transaction. `None` if it has ended or is sure to commit.
+    /// Notes that the caller passes a tombstone of the transaction that a worker runs.
+    /// Returns that transaction, or `None` if it has ended or is sure to commit.
     pub(crate) fn note_passer(&self, worker: usize, own: Running) -> Option<Running> {
         // Acquire: pairs with the Release of `announce`, `decide` and `end`.
         let now = self.word(worker).load(Ordering::Acquire);

@@ -228,7 +228,7 @@ mutants! {
             => datm_that_ignores_readers_is_caught by_schedules "G2-item: write skew";
         found RESTORE_VOID, "pieces", CANCELS;
         found DOOM_AFTER_END, "pieces", CANCELS;
-        found UNLINK_READ, "litmus-moves";
+        found UNLINK_READ, "litmus-moves", SOON;
         found TRUST_OWN_READS, "litmus-random";
         found KEEP_INTERMEDIATE_READS, "litmus-random";
         found VALIDATE_BEFORE_WAITING, "litmus-absent";
