@@ -45,7 +45,7 @@ impl<M: Machine> Ic3Worker<M> {
         let rows = |step: &StepCell<M>| {
             step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
         };
-        self.cells.sort_by_key(|step| (Reverse(rows(step)), step.cell.address()));
+        self.cells.sort_unstable_by_key(|step| (Reverse(rows(step)), step.cell.address()));
     }
 
     /// Returns whether the write at this position waits for the commit.
