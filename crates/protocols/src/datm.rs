@@ -54,6 +54,10 @@
 //! **Waits** are for predecessors, at the commit only. They can form a cycle, which
 //! `datm.timeout_ns` ends. Waits for locks of cells are short and form none.
 //!
+//! **Livelock.** Transactions that abort each other could do so for ever, if they began again at
+//! the same time. So a worker whose transactions fail again and again begins the next one later,
+//! and some workers later than others.
+//!
 //! **Phantoms** as in Bamboo: misses and scans observe leaf versions. The commit validates them
 //! after the wait, so it sees the predecessors' inserts.
 //!
@@ -72,7 +76,7 @@ use contend_engine::{
     NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
     WriteMode, options,
 };
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::accessors::{
     self, AccessFaults, Accessor, AccessorHandle, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock,
@@ -90,6 +94,9 @@ options! {
         "datm.timeout_ns" timeout_ns: u64 = 450_000, in 0..=10_000_000_000;
     }
 }
+
+/// The number of transactions in a row after which a worker that fails gives way to others.
+const GIVES_WAY_AFTER: u32 = 4;
 
 /// The word of the first cell of a placeholder that no transaction has given a row.
 const UNUSED_PLACEHOLDER: u64 = ABSENT | QUEUED;
@@ -118,9 +125,21 @@ pub struct DatmWorker<M: Machine> {
     shown: Vec<Shown<M>>,
     /// The former contents of the shown cells, word by word.
     saved: Vec<u64>,
+    /// The number of transactions that have failed since the worker's last commit.
+    failed: u32,
 }
 
 impl<M: Machine> DatmWorker<M> {
+    /// Waits a little if the last transactions have failed; one worker in eight does not wait.
+    fn give_way(&self) {
+        if self.failed >= GIVES_WAY_AFTER {
+            M::step("give way");
+            let mut spin = Spin::<M>::new();
+            let pauses = self.member.own.worker as u32 % 8 * 4 * self.failed.min(32);
+            (0..pauses).for_each(|_| spin.wait_briefly());
+        }
+    }
+
     /// Locks these cells of a record, and returns the union of their flags.
     #[inline(always)]
     fn lock(&mut self, cells: Cells<M>) -> u64 {
@@ -332,6 +351,7 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
             complete: 0,
             shown: Vec::with_capacity(64),
             saved: Vec::new(),
+            failed: 0,
         }
     }
 
@@ -341,6 +361,7 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
 
     #[inline(always)]
     fn begin(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        local.give_way();
         local.member.begin(&self.progress, Running::NO_KIND);
         local.complete = 0;
         Ok(())
@@ -479,10 +500,12 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
         self.progress.decide(local.member.own);
         local.member.leave_lists();
         self.end(local);
+        local.failed = 0;
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
+        local.failed += u32::from(reason.is_conflict());
         local.unlock();
         if F::DOOM_AFTER_END {
             self.progress.end(local.member.own);

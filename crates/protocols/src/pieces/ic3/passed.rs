@@ -6,7 +6,7 @@
 //! record without a row. It depends on the set of keys of the leaf anyway, and says so in the
 //! leaf's word (`gaps`).
 //!
-//! | whom the scan has to meet | how they meet |
+//! | the other transaction | how the scan and it meet |
 //! | --- | --- |
 //! | the transaction that has deleted the row | the scan's step finds it as the newest accessor, depends on it, and sets its own bit in the other's *passers* |
 //! | the same, if it aborts | it puts the row back, then dooms its passers |
