@@ -122,7 +122,7 @@ fn datm_commits_no_cycle() {
             let run =
                 RunConfig { protocols: vec!["datm".into()], index: index.map(Into::into), ..on(info.name, &settings) };
             for strategy in [StrategyChoice::Random, StrategyChoice::Pct(3)] {
-                let config = ExploreConfig { executions: 1000, strategy: strategy.clone(), ..ExploreConfig::default() };
+                let config = ExploreConfig { executions: 200, strategy: strategy.clone(), ..ExploreConfig::default() };
                 for explored in explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid") {
                     assert!(!explored.violated, "{strategy} {settings:?} {explored:#?}");
                     assert_eq!(explored.livelocks, 0, "{strategy} {settings:?} {explored:#?}");
