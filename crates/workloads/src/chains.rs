@@ -236,7 +236,7 @@ impl Shape {
             Shape::Passed => &[
                 &[&[Delete(0, 20)], &[Modify(1, 0), Cancel]],
                 &[&[Scan(0, 0, 300)], &[Modify(1, 0)]],
-                &[&[Insert(0, 20)], &[Read(1, 0)]],
+                &[&[Insert(0, 20)], &[Read(1, 0), Cancel]],
             ],
             Shape::Groups => &[
                 &[&[Modify(0, 0)], &[ModifyRight(0, 0)]],

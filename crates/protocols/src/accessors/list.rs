@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | 63..48 | the number of the newest accessor's worker |
 //! | 47..6 | the address of the newest accessor; 0 if the list is empty |
-//! | 1 | the newest accessor has written |
+//! | 1 | the newest accessor has written, and its write is not void |
 //! | 0 | passed: a scan has passed the cell, and left no accessor (`ic3::passed`) |
 
 use std::ptr::NonNull;
@@ -113,7 +113,7 @@ impl Newest {
         self.0 & ADDRESS != 0
     }
 
-    /// Returns the accessor's worker, if the accessor has written.
+    /// Returns the accessor's worker, if the accessor has written and its write is not void.
     pub(crate) fn writer(self) -> Option<usize> {
         (self.exists() && self.0 & NEWEST_WROTE != 0).then_some((self.0 >> NEWEST_WORKER_SHIFT) as usize)
     }
@@ -153,15 +153,10 @@ impl<'a, M: Machine> AccessList<'a, M> {
         self.newest.load(Ordering::Relaxed) & ADDRESS
     }
 
-    /// Makes the accessor at this address the newest; 0 if there is none.
-    fn set_first(&self, address: u64) {
-        let flags = Self::at(address).map_or(0, |accessor| {
-            let wrote = if accessor.is(Accessor::<M>::WROTE) { NEWEST_WROTE } else { 0 };
-            (accessor.owner().worker as u64) << NEWEST_WORKER_SHIFT | wrote
-        });
-        // Relaxed, both: under the cell's lock.
-        let passed = self.newest.load(Ordering::Relaxed) & PASSED;
-        self.newest.store(address | flags | passed, Ordering::Relaxed);
+    /// Returns the list's word with this accessor as the newest one, not passed.
+    fn word_of(accessor: &Accessor<M>, worker: usize, wrote: bool) -> u64 {
+        let wrote = if wrote { NEWEST_WROTE } else { 0 };
+        accessor.address() | (worker as u64) << NEWEST_WORKER_SHIFT | wrote
     }
 
     /// Looks at the list without the cell's lock.
@@ -169,6 +164,12 @@ impl<'a, M: Machine> AccessList<'a, M> {
         // Acquire: the caller's next loads come behind. What the look says counts only if the
         // cell's version is the same afterwards (`ic3::passed`).
         Newest(self.newest.load(Ordering::Acquire))
+    }
+
+    /// Notes that the newest writes have become void: the last one that counts is to be looked for.
+    pub(crate) fn note_void(&self) {
+        // Relaxed, both: under the cell's lock.
+        self.newest.store(self.newest.load(Ordering::Relaxed) & !NEWEST_WROTE, Ordering::Relaxed);
     }
 
     /// Notes that a scan passes the cell.
@@ -206,8 +207,9 @@ impl<'a, M: Machine> AccessList<'a, M> {
 
     /// Makes an access of `own`, which began in this epoch, the newest.
     pub(crate) fn push(&self, accessor: &Accessor<M>, own: Running, began_in: u64, wrote: bool) {
-        let older = self.first();
         // Relaxed, all: under the cell's lock, whose Release publishes them.
+        let now = self.newest.load(Ordering::Relaxed);
+        let older = now & ADDRESS;
         accessor.older.store(older, Ordering::Relaxed);
         accessor.newer.store(0, Ordering::Relaxed);
         // Relaxed: as above.
@@ -221,7 +223,8 @@ impl<'a, M: Machine> AccessList<'a, M> {
         if let Some(older) = Self::at(older) {
             older.newer.store(accessor.address(), Ordering::Relaxed);
         }
-        self.set_first(accessor.address());
+        // Relaxed: as above.
+        self.newest.store(Self::word_of(accessor, own.worker, wrote) | now & PASSED, Ordering::Relaxed);
     }
 
     /// Takes an access out of the list.
@@ -231,7 +234,15 @@ impl<'a, M: Machine> AccessList<'a, M> {
         match Self::at(newer) {
             // Relaxed: as above.
             Some(newer) => newer.older.store(older, Ordering::Relaxed),
-            None => self.set_first(older),
+            None => {
+                let has_written =
+                    |older: &Accessor<M>| older.is(Accessor::<M>::WROTE) && !older.is(Accessor::<M>::VOID);
+                let first =
+                    Self::at(older).map_or(0, |older| Self::word_of(older, older.owner().worker, has_written(older)));
+                // Relaxed, both: as above.
+                let passed = self.newest.load(Ordering::Relaxed) & PASSED;
+                self.newest.store(first | passed, Ordering::Relaxed);
+            }
         }
         if let Some(older) = Self::at(older) {
             // Relaxed: as above.

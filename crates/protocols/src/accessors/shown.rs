@@ -86,6 +86,7 @@ impl<M: Machine> Shown<M> {
             other.make_void();
             progress.doom(other.owner());
         }
+        list_of(self.cell).note_void();
         let version = (word & !(ABSENT | QUEUED | LOCKED)) + (1 << VERSION_SHIFT);
         version | self.flags
     }
