@@ -103,7 +103,7 @@ pub struct Plan {
 
 /// Returns the declarations as they are under these options.
 pub(crate) fn under(types: &TypeSet, options: AnalysisOptions) -> TypeSet {
-    let only_inserts: Vec<bool> = (0..types.tables.len()).map(|table| types.only_inserts(table)).collect();
+    let only_inserts = types.only_inserts();
     let mut types = types.clone();
     for access in types.types.iter_mut().flat_map(|of| &mut of.pieces).flat_map(|piece| &mut piece.accesses) {
         // A row is one unit, and others change it.

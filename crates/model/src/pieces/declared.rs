@@ -176,10 +176,13 @@ impl TypeSet {
         }
     }
 
-    /// Whether the rows of a table change by nothing but inserts.
-    pub fn only_inserts(&self, table: usize) -> bool {
-        let mut changes = self.accesses().filter(|(_, access)| access.table == table && access.mode.changes());
-        changes.all(|(_, access)| access.mode == Mode::Insert)
+    /// Returns for each table whether its rows change by nothing but inserts.
+    pub fn only_inserts(&self) -> Vec<bool> {
+        let mut only_inserts = vec![true; self.tables.len()];
+        for (_, access) in self.accesses().filter(|(_, access)| access.mode.changes()) {
+            only_inserts[access.table] &= access.mode == Mode::Insert;
+        }
+        only_inserts
     }
 
     /// Returns all accesses, each with the positions of its type and piece.

@@ -249,7 +249,8 @@ fn settled(types: &TypeSet, split: bool) -> Vec<Vec<Vec<SettledReads>>> {
         return Vec::new();
     }
     let of_piece = |piece: &DeclaredPiece| {
-        let of_table = |table: usize| match split || types.only_inserts(table) {
+        let only_inserts = types.only_inserts();
+        let of_table = |table: usize| match split || only_inserts[table] {
             true => SettledReads::of(types, piece, table),
             false => SettledReads::NONE,
         };
