@@ -25,7 +25,7 @@ fn all_on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
 fn no_registered_protocol_breaks_its_promise() {
     for info in litmus::INFOS {
         for strategy in STRATEGIES {
-            let config = ExploreConfig { executions: 500, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let config = ExploreConfig { executions: 350, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
                 let run = all_on(info.name, settings).resolve().expect("valid");
                 for explored in explore(&run, &config, &Stop::default()).expect("valid") {
