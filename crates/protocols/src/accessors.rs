@@ -17,7 +17,7 @@
 //! | word of a cell | contents |
 //! | --- | --- |
 //! | 0 | a version above [`crate::flags`], as in the optimistic family; bit 0 is the lock |
-//! | 1 | the address of the newest accessor, or 0 |
+//! | 1 | the newest accessor: its address, its worker, and whether it has written (`list`) |
 //!
 //! The lock of a cell is held for one access only, and its holder waits for nothing but locks of
 //! cells with larger addresses. So the locks can't deadlock, and waits for them have no limit.

@@ -50,7 +50,8 @@
 //! **Phantoms.** A step validates the versions of the leaves that it has scanned or missed in. A
 //! reader of a gap that has taken effect leaves the bit of its worker in the leaf's word. An insert
 //! that changes the leaf later finds it, and depends on the reader (`gaps`). An insert before the
-//! scan stands in the index, and the scan meets its record.
+//! scan stands in the index, and the scan meets its record. A scan that passes a record without a
+//! row joins no list (`passed`).
 //!
 //! **Settled reads** need no order. Each checks that the transaction that has inserted the row has
 //! ended (`settled`).
@@ -59,7 +60,8 @@
 //! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write
 //! depends on all readers since the last writer; the paper's algorithm 1 keeps only the last
 //! accessor. Inserts into tables without readers need no order (`ic3.append`). A cell's lock is a
-//! bit, not a queue. A worker runs one transaction at a time.
+//! bit, not a queue. Pieces that fail again and again take turns (`turns`). A worker runs one
+//! transaction at a time.
 //!
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
 
