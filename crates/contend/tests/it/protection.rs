@@ -7,22 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use contend::log::LogConfig;
-use contend::protocols::{
-    Cicada, DeadlockDetection, Ermia, Hekaton, Mocc, Msto, Mvto, NestedOcc, Occ, SnapshotIsolation, TicToc, WaitDie,
-    WoundWait,
-};
 use contend::{
-    Abort, AbortReason, Config, Database, Durability, EngineOptions, Error, NamedProtocol, Native, NoWait, Row, Silo,
-    Table, Txn,
+    Abort, AbortReason, AnyProtocol, Config, Database, Durability, EngineOptions, Error, Isolation, Native, Protocol,
+    Row, Silo, Table, Txn,
 };
+use contend_protocols::all_protocols;
 
-use contend_protocols::datm::Datm;
-use contend_protocols::hstore::HStore;
-use contend_protocols::locking::bamboo::Bamboo;
-use contend_protocols::locking::ordered::Ordered;
-use contend_protocols::pieces::chopping::Chopping;
-use contend_protocols::pieces::ic3::Ic3;
-use contend_protocols::timestamp_ordering::TimestampOrdering;
+use crate::{builder, under_all};
 
 #[derive(Clone, Copy, Debug, PartialEq, Row)]
 #[repr(C)]
@@ -40,14 +31,14 @@ fn config() -> Config {
     Config { threads_max: 16, epoch_ms: 1, ..Config::default() }
 }
 
-fn accounts<P: NamedProtocol<Native>>(db: &Database<P>, rows: u64) -> Table<Account> {
+fn accounts<P: Protocol<Native>>(db: &Database<P>, rows: u64) -> Table<Account> {
     let accounts = db.create_table("accounts").expect("a new name");
     assert_eq!(db.load(&accounts, (0..rows).map(|id| (id, Account { balance: 1000 }))), Ok(rows));
     accounts
 }
 
 /// Runs `work` while two threads move units between rows.
-fn beside_writers<P: NamedProtocol<Native>, T>(
+fn beside_writers<P: Protocol<Native>, T>(
     db: &Database<P>,
     accounts: &Table<Account>,
     rows: u64,
@@ -83,7 +74,7 @@ fn beside_writers<P: NamedProtocol<Native>, T>(
 }
 
 /// Reads all rows and writes one. Returns the sum before the write, and the number of tries.
-fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Table<Account>, rows: u64) -> (u64, u64) {
+fn read_all_and_write<P: Protocol<Native>>(db: &Database<P>, accounts: &Table<Account>, rows: u64) -> (u64, u64) {
     let mut tries = 0;
     let sum = db.transact(|tx| {
         tries += 1;
@@ -102,55 +93,33 @@ fn read_all_and_write<P: NamedProtocol<Native>>(db: &Database<P>, accounts: &Tab
     (sum.expect("it is tried until it commits"), tries)
 }
 
-/// Runs the same tests under each protocol.
-macro_rules! under_each_protocol {
-    ($tests:tt $($module:ident $protocol:ty,)*) => {
-        $(mod $module {
-            use super::*;
-            under_each_protocol!(@ $protocol; $tests);
-        })*
-    };
-    (@ $protocol:ty; ($($test:ident)*)) => {
-        $(#[test] fn $test() { super::$test::<$protocol>() })*
-    };
+/// Runs the same test under each registered protocol that promises something.
+fn under_each_protocol(test: impl Fn(&'static str) + Sync) {
+    let all = all_protocols::<Native>();
+    let promising = all.iter().filter(|(info, _)| info.isolation != Isolation::None);
+    let names: Vec<&str> = promising.map(|(info, _)| info.name).collect();
+    under_all(&names, test);
 }
 
-under_each_protocol! {
-    (long_transactions_commit two_long_ones_both_commit others_go_on_after_a_panic it_works_when_it_is_durable)
-    silo Silo,
-    occ Occ<Native>,
-    tictoc TicToc,
-    mocc Mocc,
-    nested_occ NestedOcc,
-    to TimestampOrdering<Native>,
-    mvto Mvto<Native>,
-    cicada Cicada<Native>,
-    mvcc Msto<Native>,
-    si SnapshotIsolation<Native>,
-    ermia Ermia<Native>,
-    hekaton Hekaton<Native>,
-    no_wait NoWait,
-    wait_die WaitDie<Native>,
-    wound_wait WoundWait<Native>,
-    bamboo Bamboo<Native>,
-    deadlock_detection DeadlockDetection<Native>,
-    ordered Ordered,
-    hstore HStore<Native>,
-    ic3 Ic3<Native>,
-    datm Datm<Native>,
-    chopping Chopping<Native>,
+fn database(protocol: &str) -> Database<AnyProtocol> {
+    builder(protocol, config()).open().expect("it is in memory")
 }
 
 /// A transaction that reads 20,000 rows and writes one, beside two writers.
-fn long_transactions_commit<P: NamedProtocol<Native>>() {
+#[test]
+fn long_transactions_commit() {
+    under_each_protocol(|protocol| long_transactions_commit_under(protocol));
+}
+
+fn long_transactions_commit_under(protocol: &str) {
     const ROWS: u64 = 20_000;
-    let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
+    let db = database(protocol);
     let accounts = accounts(&db, ROWS);
     beside_writers(&db, &accounts, ROWS, |moves| {
         for written in 0..4 {
             let (sum, _) = read_all_and_write(&db, &accounts, ROWS);
             // Each long transaction adds one; moves leave the sum as it is.
-            assert_eq!(sum, ROWS * 1000 + written, "{}", P::INFO.name);
+            assert_eq!(sum, ROWS * 1000 + written, "{}", protocol);
         }
         // The waiting writers go on.
         let end = moves.load(Ordering::Relaxed) + 10;
@@ -160,9 +129,14 @@ fn long_transactions_commit<P: NamedProtocol<Native>>() {
     });
 }
 
-fn two_long_ones_both_commit<P: NamedProtocol<Native>>() {
+#[test]
+fn two_long_ones_both_commit() {
+    under_each_protocol(|protocol| two_long_ones_both_commit_under(protocol));
+}
+
+fn two_long_ones_both_commit_under(protocol: &str) {
     const ROWS: u64 = 2_000;
-    let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
+    let db = database(protocol);
     let accounts = accounts(&db, ROWS);
     let start = Barrier::new(2);
     beside_writers(&db, &accounts, ROWS, |_| {
@@ -181,7 +155,7 @@ fn two_long_ones_both_commit<P: NamedProtocol<Native>>() {
 }
 
 /// A transaction conflicts until it is protected, and then ends as `end` says.
-fn starve_and_end<P: NamedProtocol<Native>>(
+fn starve_and_end<P: Protocol<Native>>(
     db: &Database<P>,
     accounts: &Table<Account>,
     end: impl Fn() -> Result<(), Abort>,
@@ -194,8 +168,13 @@ fn starve_and_end<P: NamedProtocol<Native>>(
     })
 }
 
-fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
-    let db = Database::<P>::with(P::Options::default(), config()).expect("it is in memory");
+#[test]
+fn others_go_on_after_a_panic() {
+    under_each_protocol(|protocol| others_go_on_after_a_panic_under(protocol));
+}
+
+fn others_go_on_after_a_panic_under(protocol: &str) {
+    let db = database(protocol);
     let accounts = accounts(&db, 10);
     // A transaction that only reads may come before committed ones, where workers have clocks of
     // their own.
@@ -256,21 +235,26 @@ fn others_go_on_after_a_panic<P: NamedProtocol<Native>>() {
     others_go_on(1200);
 }
 
-fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
+#[test]
+fn it_works_when_it_is_durable() {
+    under_each_protocol(|protocol| it_works_when_it_is_durable_under(protocol));
+}
+
+fn it_works_when_it_is_durable_under(protocol: &str) {
     const ROWS: u64 = 500;
     for durability in [Durability::Epoch, Durability::Early, Durability::Conservative] {
-        if durability == Durability::Conservative && P::SHOWS_UNCOMMITTED || P::REFUSES_LOG.is_some() {
-            continue;
-        }
         let directory = tempfile::tempdir().expect("a directory");
         let log = LogConfig { segment_bytes: 1 << 16, ..LogConfig::default() };
         // Transactions are protected soon, because each write waits for the disk.
         let engine = EngineOptions { protect_after: 2, ..Config::default().engine };
-        let builder = || {
+        let durable = || {
             let config = Config { engine: engine.clone(), ..config() };
-            Database::<P>::builder().config(config).durability(durability).log(log.clone()).path(directory.path())
+            builder(protocol, config).durability(durability).log(log.clone()).path(directory.path())
         };
-        let db = builder().open().expect("a directory of one's own");
+        let db = match durable().open() {
+            Err(Error::NotConservative { .. } | Error::NeverDurable { .. }) => continue,
+            opened => opened.expect("a directory of one's own"),
+        };
         let before = accounts(&db, ROWS);
         beside_writers(&db, &before, ROWS, |moves| {
             for written in 0..3 {
@@ -286,7 +270,7 @@ fn it_works_when_it_is_durable<P: NamedProtocol<Native>>() {
             starve_and_end(&db, &before, || Ok(())).expect("it commits");
         });
         drop((before, db));
-        let db = builder().open().expect("a directory of one's own");
+        let db = durable().open().expect("a directory of one's own");
         let after: Table<Account> = db.create_table("accounts").expect("one of this name");
         assert_eq!(read_all_and_write(&db, &after, ROWS).0, ROWS * 1000 + 3 + 100);
     }
