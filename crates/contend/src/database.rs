@@ -1,8 +1,9 @@
 //! [`Database`]: tables, and transactions from any thread.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use contend_engine::commit_sink::CommitSinks;
+use contend_engine::in_force::InForce;
 use contend_engine::{
     Abort, AbortReason, Engine, EngineConfig, Key, NamedProtocol, Protocol, ProtocolInfo, RawTxn, Row, TableSpec,
     Tables, Transaction, Txn, Worker,
@@ -22,7 +23,7 @@ use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
 use crate::seats::{Seats, Taken};
 use crate::snapshot::Snapshot;
-use crate::types::{DeclaredTypes, Kind, Start, Types, nothing_declared};
+use crate::types::{self, DeclaredTypes, Kind, Start, Types};
 
 /// The number of rows that [`Database::load`] adds in one transaction.
 const LOADED_AT_ONCE: usize = 1024;
@@ -43,7 +44,7 @@ struct Shared<P: Protocol<Native>> {
     seats: Arc<Seats<P>>,
     /// A lock that is held while a table is created, so that no two tables get one name.
     creation: Mutex<()>,
-    types: OnceLock<DeclaredTypes>,
+    types: InForce<DeclaredTypes>,
     /// The number of retries of transactions.
     retries: <Native as Machine>::U64,
     durable: Option<Durable>,
@@ -168,7 +169,7 @@ impl<P: Protocol<Native>> Database<P> {
             engine.epochs().begin_at(log.first_epoch());
             Durable::new(log, recovered, &engine, config.epoch_ms)
         });
-        let (creation, types) = (Mutex::new(()), OnceLock::new());
+        let (creation, types) = (Mutex::new(()), InForce::default());
         Database { shared: Arc::new(Shared { engine, seats, creation, types, retries, durable }) }
     }
 
@@ -404,9 +405,14 @@ impl<P: Protocol<Native>> Database<P> {
         self.try_run(None, body)
     }
 
-    /// Declares the types of all transactions that will run, with their pieces and what these
-    /// access. To be called once, after the tables are created, and before other threads run
-    /// transactions; after each opening again. A piece of a body is [`Txn::piece`].
+    /// Declares the types of all transactions that run from now on, with their pieces and what
+    /// these access. A piece of a body is [`Txn::piece`]. To be called after the tables are
+    /// created, and after each opening again.
+    ///
+    /// It may be called again at any time, from any thread, with all types that run from then on:
+    /// when a program learns a new type, or no longer runs one. Running transactions end first, and
+    /// others begin when the new types are in force, which takes as long as one transaction. The
+    /// new declaration may give a type another number, but its [`Kind`] must say so.
     ///
     /// Most protocols ignore declarations. Under [`Ic3`](crate::protocols::Ic3) each piece takes
     /// effect by itself, in an order that is computed here. So transactions that conflict need not
@@ -464,25 +470,17 @@ impl<P: Protocol<Native>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Declaration`] if the types are not valid, or were declared before.
+    /// [`Error::Declaration`] if the types are not valid; then those before stay in force.
     /// [`Error::Nested`] if the thread is in a transaction of this database.
     pub fn declare(&self, types: impl FnOnce(&mut Types)) -> Result<(), Error> {
         if self.shared.seats.is_taken() {
             return Err(Error::Nested);
         }
         let types = DeclaredTypes::new(&self.shared.engine, types)?;
-        let _alone = self.shared.creation.lock();
-        if self.shared.types.get().is_some() {
-            return Err(Error::Declaration(
-                "the types of this database are declared already; declare all at once".into(),
-            ));
-        }
-        let engine = &self.shared.engine;
-        engine.while_idle(|| {
-            engine.declare(types.set.clone()).map_err(Error::Declaration)?;
-            // Another call has been refused, as this one holds the lock.
-            let _ = self.shared.types.set(types);
-            Ok(())
+        let set = types.set.clone();
+        self.shared.types.replace_by(|| {
+            self.shared.engine.declare(set).map_err(Error::Declaration)?;
+            Ok(Arc::new(types))
         })
     }
 
@@ -490,7 +488,7 @@ impl<P: Protocol<Native>> Database<P> {
     /// one step, in which order the steps go, and what would make it finer. docs/pieces.md explains
     /// the lines. `None` if no types are declared.
     pub fn analysis(&self) -> Option<String> {
-        self.shared.types.get().map(DeclaredTypes::describe)
+        self.shared.types.get().map(|types| types.describe())
     }
 
     /// Runs a transaction of a declared type. Otherwise it does what [`Database::transact`] does.
@@ -644,19 +642,6 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(E::from)
     }
 
-    /// Returns how a transaction of this type begins, or one without a type.
-    ///
-    /// # Errors
-    /// The type is not declared.
-    #[inline]
-    fn start(&self, kind: Option<Kind>) -> Result<Start, Error> {
-        match (self.shared.types.get(), kind) {
-            (None, None) => Ok(Start::Plain),
-            (None, Some(kind)) => Err(nothing_declared(kind)),
-            (Some(types), kind) => types.start(kind),
-        }
-    }
-
     /// Runs `body` until it commits or fails for good. `reason` returns the reason for which an
     /// error of the body's ends the transaction, if nothing has ended it before.
     #[inline]
@@ -671,10 +656,19 @@ impl<P: Protocol<Native>> Database<P> {
         if let Some(log) = log {
             log.check().map_err(|error| Failure::Database(error.into()))?;
         }
-        let start = self.start(kind).map_err(Failure::Database)?;
-        let seat = &mut *taken.seat;
+        let (types, seat) = (&self.shared.types, &mut *taken.seat);
         loop {
+            if !types.is_current(&seat.types) {
+                // The thread that declares others may hold their lock, and wait for this worker.
+                seat.worker.go_offline();
+                types.refresh(&mut seat.types);
+            }
+            let start = types::start(seat.types.value.as_deref(), kind).map_err(Failure::Database)?;
             let mut transaction = begin(&mut seat.worker, start);
+            if !types.is_current(&seat.types) {
+                // It may have begun as a type that is something else now.
+                continue;
+            }
             let failure = match body(&mut transaction) {
                 Ok(value) => match transaction.commit() {
                     Ok(()) => {

@@ -13,6 +13,7 @@
 use std::cell::{RefCell, RefMut};
 use std::sync::{Arc, Weak};
 
+use contend_engine::in_force;
 use contend_engine::{Engine, Protocol, Worker};
 use contend_log::Log;
 use contend_machine::Native;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use thread_local::ThreadLocal;
 
 use crate::error::Error;
+use crate::types::DeclaredTypes;
 
 /// The number of transactions after which a thread looks for idle seats.
 const TEND_EVERY: u32 = 64;
@@ -29,6 +31,8 @@ const TEND_EVERY: u32 = 64;
 pub(crate) struct Seat<P: Protocol<Native>> {
     pub(crate) worker: Worker<P, Native>,
     pub(crate) retry: Retry<Native>,
+    /// The declared types, as the worker knows them.
+    pub(crate) types: in_force::Known<DeclaredTypes>,
     since_tended: u32,
 }
 
@@ -88,7 +92,7 @@ impl<P: Protocol<Native>> Seats<P> {
         // Any seed serves, as long as no two workers have the same.
         let retry =
             self.backoff.retry(worker.number(), (worker.number() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Ok(Seat { worker, retry, since_tended: 0 })
+        Ok(Seat { worker, retry, types: in_force::Known::default(), since_tended: 0 })
     }
 
     /// Gives up one idle seat, if there is one, and takes over the garbage of its worker.

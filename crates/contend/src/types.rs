@@ -162,7 +162,7 @@ impl DeclaredTypes {
     /// # Errors
     /// The type is not declared.
     #[inline]
-    pub(crate) fn start(&self, kind: Option<Kind>) -> Result<Start, Error> {
+    fn start(&self, kind: Option<Kind>) -> Result<Start, Error> {
         let Some(kind) = kind else { return Ok(if self.is_used { Start::Alone } else { Start::Plain }) };
         let number = usize::from(kind.number);
         if self.kinds.get(number) != Some(&kind) {
@@ -183,7 +183,19 @@ impl DeclaredTypes {
     }
 }
 
-/// Returns the error of a transaction of a type in a database that declares none.
-pub(crate) fn nothing_declared(kind: Kind) -> Error {
-    Error::Undeclared(format!("type {} is not declared; declare all types by Database::declare first", kind.name))
+/// Returns how a transaction of this type begins, or one without a type, if these types are
+/// declared.
+///
+/// # Errors
+/// The type is not declared.
+#[inline]
+pub(crate) fn start(types: Option<&DeclaredTypes>, kind: Option<Kind>) -> Result<Start, Error> {
+    match (types, kind) {
+        (None, None) => Ok(Start::Plain),
+        (None, Some(kind)) => Err(Error::Undeclared(format!(
+            "type {} is not declared; declare all types by Database::declare first",
+            kind.name
+        ))),
+        (Some(types), kind) => types.start(kind),
+    }
 }

@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use contend_machine::{Atomic64, Machine, Ordering};
+use contend_model::pieces::CheckedTypes;
 use contend_model::{Inspect, Key, KeyWords, Table, TableSpec, Tables};
 use parking_lot::Mutex;
 
@@ -24,8 +25,8 @@ use crate::config::EngineConfig;
 use crate::epoch::Epochs;
 use crate::garbage::Garbage;
 use crate::history::{Part, Version};
+use crate::in_force::InForce;
 use crate::layout::Shape;
-use crate::pieces::Declarations;
 use crate::protocol::Protocol;
 use crate::table::{AnyTable, TableShape};
 
@@ -46,7 +47,7 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     /// begins takes a slot first. So it finds what the slot's last worker has entered.
     pub(crate) used_numbers: Mutex<HashMap<usize, u64>>,
     /// What is declared about transactions and their pieces.
-    pub(crate) declarations: Declarations,
+    pub(crate) types_in_force: InForce<CheckedTypes>,
 }
 
 impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Engine<P, M> {
@@ -82,7 +83,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             catalog: Catalog::new(),
             left_garbage: Mutex::new(Vec::new()),
             used_numbers: Mutex::new(HashMap::new()),
-            declarations: Declarations::default(),
+            types_in_force: InForce::default(),
         })
     }
 

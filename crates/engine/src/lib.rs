@@ -23,6 +23,7 @@
 //! | [`config`], [`engine`], `worker`, [`transaction`], `loader` | `Engine` and its options, `Worker`, `Transaction`, `Loader` |
 //! | `garbage` | tombstones and old versions that wait for their reuse |
 //! | [`commit_sink`] | what the engine tells a log of each commit |
+//! | [`in_force`] | a value that seldom changes, and the copies that workers keep |
 //! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |
 //! | [`mod@options`] | options: named, documented, validated |
@@ -41,6 +42,7 @@ mod erased;
 pub mod fault;
 mod garbage;
 pub mod history;
+pub mod in_force;
 mod layout;
 mod loader;
 mod pieces;

@@ -4,14 +4,11 @@
 //! Only protocols that treat pieces by themselves ([`Protocol::uses_pieces`]) have any of this at
 //! run time. For all others a piece is its body, and the compiler removes the rest.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use contend_machine::Machine;
 use contend_model::pieces::{CheckedTypes, DeclaredTable, PieceChecker, TypeSet, Types};
-use parking_lot::RwLock;
 
 use crate::engine::Engine;
+use crate::in_force::{InForce, Known};
 use crate::protocol::Protocol;
 use crate::sets::WriteMark;
 
@@ -34,20 +31,11 @@ pub enum PieceOutcome {
     Settled,
 }
 
-/// The declarations of an engine, as they are now.
-#[derive(Debug, Default)]
-pub(crate) struct Declarations {
-    now: RwLock<Option<Arc<CheckedTypes>>>,
-    /// The number of declarations so far. A worker compares it with what it has seen, so that it
-    /// takes the lock only after a change.
-    changes: AtomicU64,
-}
-
 /// The pieces of a worker's running transaction.
 #[derive(Debug, Default)]
 pub(crate) struct RunningPieces {
     pub(crate) checker: PieceChecker,
-    seen: u64,
+    declared: Known<CheckedTypes>,
     /// The state at the beginning of the step, if the running piece has begun it.
     pub(crate) mark: Option<StepMark>,
     /// Whether rows that the transaction has changed were settled ([`PieceOutcome::Settled`]).
@@ -67,13 +55,10 @@ pub(crate) struct StepMark {
 impl RunningPieces {
     /// Begins a transaction of this type.
     #[inline]
-    pub(crate) fn begin(&mut self, declarations: &Declarations, of: Option<usize>) {
-        // Acquire: pairs with the Release in `declare`. The declarations themselves are behind the
-        // lock.
-        let changes = declarations.changes.load(Ordering::Acquire);
-        if changes != self.seen {
-            self.checker.declare(declarations.now.read().clone());
-            self.seen = changes;
+    pub(crate) fn begin(&mut self, types: &InForce<CheckedTypes>, of: Option<usize>) {
+        if !types.is_current(&self.declared) {
+            types.refresh(&mut self.declared);
+            self.checker.declare(self.declared.value.clone());
         }
         self.checker.begin(of);
         (self.mark, self.has_settled) = (None, false);
@@ -97,31 +82,36 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Types::of_store(self.catalog.store(), self.declared_tables())
     }
 
+    /// Declares the types of all transactions that run from now on, with their pieces. It may be
+    /// called again, for other types. Transactions of two declarations have no common order: this
+    /// waits for those that run and can commit, and none begins before the types are in force. So
+    /// no worker of the calling thread may be online. A protocol that does not use declarations
+    /// ignores them.
+    ///
+    /// A transaction that only reads a snapshot, and runs meanwhile, goes on with the types that it
+    /// began with.
+    ///
+    /// # Errors
+    /// The declarations are not valid. One sentence says why. Then the types before stay in force.
+    pub fn declare(&self, types: TypeSet) -> Result<(), String> {
+        if !self.protocol.uses_pieces() {
+            return Ok(());
+        }
+        self.while_idle(|| {
+            self.types_in_force.replace_by(|| {
+                self.protocol.declare(&types, &self.config.options)?;
+                Ok(CheckedTypes::new(types))
+            })
+        })
+    }
+
     /// Runs `change` while no transaction runs that can commit: it waits for those that run, and
-    /// none begins before `change` has ended. The caller's thread must have no worker that is
-    /// online.
-    pub fn while_idle<T>(&self, change: impl FnOnce() -> T) -> T {
+    /// none begins before `change` has ended.
+    fn while_idle<T>(&self, change: impl FnOnce() -> T) -> T {
         self.epochs.close();
         self.epochs.wait_until_idle();
         let changed = change();
         self.epochs.open();
         changed
-    }
-
-    /// Declares the types of all transactions that will run, with their pieces. To be called once,
-    /// before the first transaction: transactions of two declarations have no common order. A
-    /// protocol that does not use declarations ignores them.
-    ///
-    /// # Errors
-    /// The declarations are not valid. One sentence says why.
-    pub fn declare(&self, types: TypeSet) -> Result<(), String> {
-        if !self.protocol.uses_pieces() {
-            return Ok(());
-        }
-        self.protocol.declare(&types, &self.config.options)?;
-        *self.declarations.now.write() = Some(CheckedTypes::new(types));
-        // Release: pairs with the Acquire in `RunningPieces::begin`.
-        self.declarations.changes.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 }

@@ -626,11 +626,12 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         false
     }
 
-    /// Takes the declarations of all types of transactions. The tables exist, and no transaction
-    /// has begun.
+    /// Takes the declarations of all types of transactions, before the first transaction, or for
+    /// others later. The tables exist, and no transaction runs that can commit
+    /// ([`Engine::declare`](crate::Engine::declare)).
     ///
     /// # Errors
-    /// The declarations are not valid. One sentence says why.
+    /// The declarations are not valid. One sentence says why. Then those before stay in force.
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
         let _ = (types, options);
         Ok(())

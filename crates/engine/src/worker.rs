@@ -214,7 +214,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             if of.is_none() && self.cx.declaration.is_read_only() && self.engine.protocol().reads_snapshots() {
                 self.pieces.begin_unchecked();
             } else {
-                self.pieces.begin(&self.engine.declarations, of);
+                self.pieces.begin(&self.engine.types_in_force, of);
             }
         }
         let begun = self.engine.protocol.begin(&mut self.cx, &mut self.local);
@@ -307,7 +307,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             match kind {
                 Some(kind) if self.engine.protocol.uses_pieces() => {
                     self.cx.declaration.kind(kind);
-                    self.pieces.begin(&self.engine.declarations, Some(kind));
+                    self.pieces.begin(&self.engine.types_in_force, Some(kind));
                 }
                 _ => self.pieces.begin_unchecked(),
             }

@@ -2,8 +2,9 @@
 //! declared runs alone.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use contend::pieces::{Kind, Piece, Types};
 use contend::protocols::Ic3;
@@ -330,11 +331,165 @@ fn wrong_declarations_are_refused() {
     };
     assert_eq!(refused(&foreign), "buy, piece take: declares an access to a table of another store");
     let shop = under_ic3();
-    let again = shop.db.declare(|types| declare(types, &shop.items, &shop.totals));
-    let once = "the types of this database are declared already; declare all at once";
-    assert_eq!(again, Err(Error::Declaration(once.into())));
+    let broken = shop.db.declare(|types| {
+        types.add(BUY).piece(TAKE, |piece| piece).piece(TAKE, |piece| piece);
+    });
+    assert!(matches!(broken, Err(Error::Declaration(_))), "{broken:?}");
+    assert_eq!(shop.buy(0), Ok(()), "the types before stay in force");
     let nested = shop.db.transact(|_| Ok(shop.db.declare(|_| ())));
     assert_eq!(nested, Ok(Err(Error::Nested)));
+}
+
+/// A type that reads the totals before the items, as no other does. It has the number of REPORT.
+const AUDIT: Kind = Kind::new(1, "audit");
+const TOTALS: Piece = Piece::new(0, "totals");
+const STOCKS: Piece = Piece::new(1, "stocks");
+
+impl<P: Protocol<Native>> Shop<P> {
+    /// Declares sales that add to the totals, and a type of number 1. While that is REPORT the
+    /// totals are sums, which need no order. With AUDIT they are ordered, in one step with the
+    /// items.
+    fn declare_sales(&self, second: Kind) {
+        let declared = self.db.declare(|types| {
+            types
+                .add(BUY)
+                .piece(TAKE, |piece| piece.modify(&self.items, Item::STOCK))
+                .piece(SELL, |piece| piece.update(&self.totals, Total::SOLD.add(0)));
+            if second == REPORT {
+                types
+                    .add_read_only(REPORT)
+                    .piece(ALL, |piece| piece.read(&self.items, Whole).read(&self.totals, Whole));
+            } else {
+                types
+                    .add(AUDIT)
+                    .piece(TOTALS, |piece| piece.read(&self.totals, Whole))
+                    .piece(STOCKS, |piece| piece.read(&self.items, Whole));
+            }
+        });
+        assert_eq!(declared, Ok(()));
+    }
+
+    /// Buys, and lets other threads run between the pieces.
+    fn buy_slowly(&self, item: u64) -> Result<(), Error> {
+        self.db.transact_as(BUY, |tx| {
+            tx.piece(TAKE, |tx| tx.modify_columns(&self.items, item, Item::STOCK, |stock| *stock -= 1))?;
+            thread::yield_now();
+            tx.piece(SELL, |tx| tx.update(&self.totals, 0, Total::SOLD.add(1))).map(drop)
+        })
+    }
+
+    /// Counts in a transaction of the type AUDIT.
+    fn audit(&self) -> Result<(i64, i64), Error> {
+        self.db.transact_as(AUDIT, |tx| {
+            let sold = tx.piece(TOTALS, |tx| tx.read(&self.totals, 0, Total::SOLD))?.unwrap_or(0);
+            let mut stock = 0;
+            tx.piece(STOCKS, |tx| {
+                stock = 0;
+                for item in 0..ITEMS {
+                    stock += tx.read(&self.items, item, Item::STOCK)?.unwrap_or(0);
+                }
+                Ok(())
+            })?;
+            Ok((stock, sold))
+        })
+    }
+}
+
+/// Threads run what is declared while two threads declare other types in turns.
+fn types_change<P: Protocol<Native>>(db: Database<P>, changes: u64) {
+    let shop = Shop::undeclared(db);
+    shop.declare_sales(REPORT);
+    let is_over = AtomicBool::new(false);
+    let [sold, audits, reports] = [(); 3].map(|()| AtomicI64::new(0));
+    // Relaxed, all: a hint to stop, and counts that are read after the threads.
+    let load = |count: &AtomicI64| count.load(Ordering::Relaxed);
+    let count = |counted: Result<(i64, i64), Error>, valid: [i64; 2], counts: &AtomicI64| match counted {
+        Ok((stock, sold)) => {
+            assert!(valid.contains(&(stock + sold)), "{stock} in stock and {sold} sold: a sale is seen as a whole");
+            counts.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(Error::Undeclared(sentence)) => assert!(sentence.contains("of number 1 is not declared"), "{sentence}"),
+        Err(error) => panic!("{error}"),
+    };
+    let change = || {
+        for kind in [AUDIT, REPORT] {
+            shop.declare_sales(kind);
+            thread::sleep(Duration::from_micros(50));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let number = sold.fetch_add(1, Ordering::Relaxed) as u64;
+                    shop.buy_slowly(number % ITEMS).expect("it is always declared");
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                count(shop.audit(), [ITEMS as i64 * STOCK; 2], &audits);
+                // Another thread has loaded the rows, and the snapshot may be older.
+                count(shop.report(), [0, ITEMS as i64 * STOCK], &reports);
+            }
+        });
+        let changing = [(); 2].map(|()| scope.spawn(|| (0..changes / 2).for_each(|_| change())));
+        changing.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        while load(&audits).min(load(&reports)).min(load(&sold)) < 3 {
+            change();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let sold = load(&sold);
+    assert_eq!(shop.db.transact(|tx| shop.count(tx)), Ok((ITEMS as i64 * STOCK - sold, sold)));
+}
+
+#[test]
+fn types_change_while_transactions_run() {
+    let named = |name, options: &[(&str, &str)]| Database::<AnyProtocol>::named(name, options).and_then(|it| it.open());
+    types_change(named("ic3", &[]).expect("it"), 200);
+    for name in ["chopping", "silo", "datm"] {
+        types_change(named(name, &[]).expect("it"), 50);
+    }
+}
+
+#[test]
+fn types_change_under_transactions_that_starve() {
+    let mut config = Config::default();
+    config.engine.protect_after = 1;
+    types_change(Database::<Ic3<Native>>::with(Default::default(), config).expect("valid options"), 200);
+}
+
+#[test]
+fn a_panic_behind_a_shown_piece_undoes_the_piece() {
+    let shop = under_ic3();
+    let panics = AtomicI64::new(0);
+    let buy = |number: u64| {
+        shop.db.transact_as(BUY, |tx| {
+            tx.piece(TAKE, |tx| tx.modify_columns(&shop.items, 0, Item::STOCK, |stock| *stock -= 1))?;
+            // Not by `panic!`, which would print.
+            if number.is_multiple_of(7) {
+                std::panic::resume_unwind(Box::new(()));
+            }
+            tx.piece(SELL, |tx| tx.modify(&shop.totals, 0, |total| total.sold += 1)).map(drop)
+        })
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for number in 1..=300 {
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| buy(number))) {
+                        Ok(bought) => assert_eq!(bought, Ok(())),
+                        // Relaxed: a count that is read after the threads.
+                        Err(_) => drop(panics.fetch_add(1, Ordering::Relaxed)),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(panics.into_inner(), 3 * (300 / 7));
+    let sold = 3 * (300 - 300 / 7);
+    assert_eq!(shop.db.transact(|tx| shop.count(tx)), Ok((ITEMS as i64 * STOCK - sold, sold)));
 }
 
 #[test]

@@ -58,7 +58,9 @@ mod division;
 mod over;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use contend_engine::in_force::{InForce, Known};
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf, LeafWords,
     Located, NamedProtocol, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record, RecordOrigin,
@@ -67,7 +69,6 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::plan::{Known, Plans};
 use crate::fault::Sound;
 use crate::faults;
 use division::Division;
@@ -86,7 +87,7 @@ options! {
 #[derive(Debug)]
 pub struct Chopping<M: Machine, F = Sound> {
     inner: Inner<M>,
-    divisions: Plans<Division>,
+    divisions: InForce<Division>,
     faults: PhantomData<fn() -> F>,
 }
 
@@ -133,7 +134,7 @@ impl<M: Machine, F: ChoppingFaults> NamedProtocol<M> for Chopping<M, F> {
     type Options = ChoppingOptions;
 
     fn new(options: ChoppingOptions) -> Self {
-        Chopping { inner: Inner::new(options.over), divisions: Plans::default(), faults: PhantomData }
+        Chopping { inner: Inner::new(options.over), divisions: InForce::default(), faults: PhantomData }
     }
 }
 
@@ -179,7 +180,7 @@ impl<M: Machine, F: ChoppingFaults> Protocol<M> for Chopping<M, F> {
         if F::LEAVE_SC_CYCLE {
             division.break_up();
         }
-        self.divisions.replace(division);
+        self.divisions.replace(Arc::new(division));
         Ok(())
     }
 
@@ -202,7 +203,7 @@ impl<M: Machine, F: ChoppingFaults> Protocol<M> for Chopping<M, F> {
 
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.divisions.refresh(&mut local.known);
-        let types = local.known.plan.as_ref().map_or(0, |division| division.type_count());
+        let types = local.known.value.as_ref().map_or(0, |division| division.type_count());
         local.of = cx.declaration.kind_of().filter(|of| *of < types);
         (local.is_open, local.has_committed, local.has_changed, local.retries) = (false, false, false, 0);
         if local.of.is_some() { Ok(()) } else { self.open(cx, local) }
@@ -214,7 +215,7 @@ impl<M: Machine, F: ChoppingFaults> Protocol<M> for Chopping<M, F> {
         local: &mut Self::WorkerState,
         piece: Piece,
     ) -> Result<PieceBegin, Abort> {
-        let (Some(division), Some(of)) = (&local.known.plan, local.of) else {
+        let (Some(division), Some(of)) = (&local.known.value, local.of) else {
             return Ok(PieceBegin::Inside);
         };
         let last = division.last_of(of, piece.number());

@@ -77,7 +77,9 @@ mod undo;
 mod wait;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
+use contend_engine::in_force::{InForce, Known};
 use contend_engine::sets::Write;
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
@@ -87,7 +89,7 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::plan::{Known, Plan, Plans, SettledReads, Step, TableClasses};
+use super::plan::{Plan, SettledReads, Step, TableClasses};
 use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock, unlock};
 use crate::fault::Sound;
 use crate::faults;
@@ -128,7 +130,7 @@ pub struct Ic3<M: Machine, F = Sound> {
     options: Ic3Options,
     progress: Progress<M>,
     pool: Pool<M>,
-    plans: Plans<Plan>,
+    plans: InForce<Plan>,
     turns: Turns<M>,
     faults: PhantomData<fn() -> F>,
 }
@@ -206,7 +208,7 @@ impl<M: Machine> Ic3Worker<M> {
     /// Returns the classes of a table's units.
     #[inline(always)]
     fn classes(&self, table: u32) -> TableClasses {
-        match (&self.known.plan, self.of) {
+        match (&self.known.value, self.of) {
             (Some(plan), Some(_)) => plan.classes(table),
             _ => TableClasses::CONTENDED,
         }
@@ -215,7 +217,7 @@ impl<M: Machine> Ic3Worker<M> {
     /// Returns what the running piece reads of settled rows of a table.
     #[inline(always)]
     fn settled(&self, table: u32) -> SettledReads {
-        match (&self.known.plan, self.of) {
+        match (&self.known.value, self.of) {
             (Some(plan), Some(of)) => plan.settled(of, self.piece, table),
             _ => SettledReads::NONE,
         }
@@ -282,7 +284,7 @@ impl<M: Machine, F: Ic3Faults> NamedProtocol<M> for Ic3<M, F> {
             options,
             progress: Progress::new(0),
             pool: Pool::default(),
-            plans: Plans::default(),
+            plans: InForce::default(),
             turns: Turns::new(),
             faults: PhantomData,
         }
@@ -349,7 +351,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if F::SHOW_INSERTS_LATE {
             plan.break_by_inserts(types);
         }
-        self.plans.replace(plan);
+        self.plans.replace(Arc::new(plan));
         Ok(())
     }
 
@@ -390,10 +392,10 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     #[inline(always)]
     fn begin(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.plans.refresh(&mut local.known);
-        let types = local.known.plan.as_ref().map_or(0, |plan| plan.type_count());
+        let types = local.known.value.as_ref().map_or(0, |plan| plan.type_count());
         local.of = cx.declaration.kind_of().filter(|of| *of < types);
         let reads_only = cx.declaration.is_read_only();
-        let plan = local.known.plan.as_ref();
+        let plan = local.known.value.as_ref();
         let is_declared = local.of.zip(plan).is_some_and(|(of, plan)| plan.is_on_snapshot(of));
         local.snapshot =
             self.snapshots().filter(|_| reads_only || is_declared).map(|all| all.seen_from(Self::began_in(cx)));
@@ -418,7 +420,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local: &mut Self::WorkerState,
         piece: Piece,
     ) -> Result<PieceBegin, Abort> {
-        let (Some(plan), Some(of), None) = (&local.known.plan, local.of, local.snapshot) else {
+        let (Some(plan), Some(of), None) = (&local.known.value, local.of, local.snapshot) else {
             return Ok(PieceBegin::Inside);
         };
         let step = plan.step(of, piece.number());

@@ -3,13 +3,9 @@
 //! The analysis works on the units that the run has. So the plan is made once the tables exist:
 //! with timestamp splitting a unit is a group of columns, and otherwise a row.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use contend_analysis::{AnalysisOptions, Class, Plan as Analysis};
 use contend_engine::{EngineOptions, Groups};
 use contend_model::pieces::{DeclaredPiece, Mode, TypeSet};
-use parking_lot::RwLock;
 
 use crate::accessors::RANK_MAX;
 
@@ -257,51 +253,4 @@ fn settled(types: &TypeSet, split: bool) -> Vec<Vec<Vec<SettledReads>>> {
         (0..types.tables.len()).map(of_table).collect()
     };
     types.types.iter().map(|of| of.pieces.iter().map(of_piece).collect()).collect()
-}
-
-/// The plan in force, which each worker keeps a copy of. `P` is what the protocol knows of the
-/// declared types.
-#[derive(Debug)]
-pub(super) struct Plans<P> {
-    now: RwLock<Option<Arc<P>>>,
-    changes: AtomicU64,
-}
-
-/// A worker's copy of the plan in force.
-#[derive(Debug)]
-pub(super) struct Known<P> {
-    pub(super) plan: Option<Arc<P>>,
-    seen: u64,
-}
-
-impl<P> Default for Plans<P> {
-    fn default() -> Self {
-        Plans { now: RwLock::new(None), changes: AtomicU64::new(0) }
-    }
-}
-
-impl<P> Default for Known<P> {
-    fn default() -> Self {
-        Known { plan: None, seen: 0 }
-    }
-}
-
-impl<P> Plans<P> {
-    /// Puts a plan in force. Transactions that begin later follow it.
-    pub(super) fn replace(&self, plan: P) {
-        *self.now.write() = Some(Arc::new(plan));
-        // Release: pairs with the Acquire in `refresh`. The plan itself is behind the lock.
-        self.changes.fetch_add(1, Ordering::Release);
-    }
-
-    /// Brings a worker's copy up to date.
-    #[inline(always)]
-    pub(super) fn refresh(&self, known: &mut Known<P>) {
-        // Acquire: pairs with the Release in `replace`.
-        let changes = self.changes.load(Ordering::Acquire);
-        if changes != known.seen {
-            known.plan.clone_from(&self.now.read());
-            known.seen = changes;
-        }
-    }
 }

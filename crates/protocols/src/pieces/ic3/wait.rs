@@ -47,7 +47,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return passed >= rank;
         }
         // The paper's rule: behind the partner of this rank, if there is one.
-        let partner = local.known.plan.as_ref().filter(|_| other.kind != Running::NO_KIND);
+        let partner = local.known.value.as_ref().filter(|_| other.kind != Running::NO_KIND);
         passed >= rank && partner.is_some_and(|plan| plan.has_rank(other.kind as usize, rank))
     }
 }
