@@ -12,7 +12,7 @@ use contend_engine::{
 };
 use contend_machine::Native;
 use contend_model::pieces::{Mode, Piece, Types};
-use contend_protocols::pieces::ic3::Ic3;
+use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 
 struct Counting;
@@ -171,7 +171,9 @@ fn in_pieces([one, other]: &mut [Worker<Erased<Native>, Native>; 2], [first, sec
 
 #[test]
 fn pieces_and_cascades_allocate_nothing_after_a_warm_up() {
-    let protocol = Erased::new(<Ic3<Native> as NamedProtocol<Native>>::new(Default::default()));
+    // Each piece takes effect when it ends, so that another transaction can see it.
+    let options = Ic3Options { whole: false, ..Ic3Options::default() };
+    let protocol = Erased::new(<Ic3<Native> as NamedProtocol<Native>>::new(options));
     // Epochs pass between transactions, and in no other place.
     let engine = Engine::new(protocol, EngineConfig { epoch_ms: u64::MAX, ..Default::default() });
     let tables: [Table<u64>; 2] =

@@ -21,6 +21,11 @@ use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
 
 type Protocol = Ic3<Native>;
+
+/// Returns options by which each piece takes effect when it ends.
+fn by_steps() -> Ic3Options {
+    Ic3Options { whole: false, ..Ic3Options::default() }
+}
 type Tx<'w, P = Protocol> = Transaction<'w, P, Native>;
 
 /// A row of two cells.
@@ -46,7 +51,7 @@ struct World {
 impl World {
     /// Creates and loads the tables, and declares the types. Epochs pass when a test says so.
     fn new(settings: &[(&str, &str)], declare: impl FnOnce(&mut Types, &[TypedTable<Pair>; 4])) -> World {
-        let mut options = Ic3Options::default();
+        let mut options = by_steps();
         for (name, value) in settings {
             options.set(name, value).unwrap_or_else(|error| panic!("{error}"));
         }
@@ -310,7 +315,7 @@ fn a_doomed_transaction_violates_no_declaration() {
 /// missed. Returns whether it commits, though the reader is running still, and comes before it.
 fn inserts_behind_a_reader<P: NamedProtocol<Native, Options = Ic3Options>>() -> Result<(), Abort> {
     const MISSED: u64 = 1000;
-    let mut options = Ic3Options::default();
+    let mut options = by_steps();
     options.set("ic3.retries", "0").expect("an option");
     let engine = Engine::<P, Native>::new(P::new(options), EngineConfig { epoch_ms: u64::MAX, ..Default::default() });
     let [a, b] = ["a", "b"].map(|name| engine.create_typed(&TableSpec::of::<Pair>(name, IndexKind::Ordered, 100)));

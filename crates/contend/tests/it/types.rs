@@ -448,6 +448,7 @@ fn types_change<P: Protocol<Native>>(db: Database<P>, changes: u64) {
 fn types_change_while_transactions_run() {
     let named = |name, options: &[(&str, &str)]| Database::<AnyProtocol>::named(name, options).and_then(|it| it.open());
     types_change(named("ic3", &[]).expect("it"), 200);
+    types_change(named("ic3", &[("ic3.whole", "off")]).expect("it"), 200);
     for name in ["chopping", "silo", "datm"] {
         types_change(named(name, &[]).expect("it"), 50);
     }

@@ -63,15 +63,25 @@ fn ic3_orders_all_pieces() {
         }
     };
     const SPLIT: [(&str, &str); 2] = [("cu", "on"), ("ts", "on")];
+    /// Otherwise a transaction runs as a whole, and by steps only behind an abort.
+    const BY_STEPS: (&str, &str) = ("ic3.whole", "off");
     for info in chains::INFOS {
-        nothing_wrong(info.name, &SPLIT, 3000);
-        nothing_wrong(info.name, &[], 500);
-        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.snapshots", "off")], 500);
-        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.constraint", "early")], 500);
-        nothing_wrong(info.name, &[SPLIT[0], SPLIT[1], ("ic3.rendezvous", "off"), ("ic3.append", "off")], 500);
+        let split = |more: &[(&str, &str)], executions| {
+            nothing_wrong(info.name, &[&SPLIT[..], more].concat(), executions);
+        };
+        split(&[], 1500);
+        split(&[BY_STEPS], 2000);
+        nothing_wrong(info.name, &[], 300);
+        nothing_wrong(info.name, &[BY_STEPS], 500);
+        split(&[("ic3.snapshots", "off")], 300);
+        split(&[BY_STEPS, ("ic3.snapshots", "off")], 500);
+        split(&[BY_STEPS, ("ic3.constraint", "early")], 500);
+        split(&[BY_STEPS, ("ic3.rendezvous", "off"), ("ic3.append", "off")], 500);
     }
     for plan in 1..60 {
-        nothing_wrong("litmus-pieces-plan", &[SPLIT[0], SPLIT[1], ("chains.plan", &plan.to_string())], 200);
+        let plan = [SPLIT[0], SPLIT[1], ("chains.plan", &*plan.to_string())];
+        nothing_wrong("litmus-pieces-plan", &plan, 100);
+        nothing_wrong("litmus-pieces-plan", &[&plan[..], &[BY_STEPS]].concat(), 150);
     }
 }
 

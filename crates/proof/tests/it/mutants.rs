@@ -59,7 +59,14 @@ struct Mutant {
 
 impl Mutant {
     fn run(&self) -> RunConfig {
-        RunConfig { workload: self.workload.into(), settings: owned(self.settings), ..RunConfig::default() }
+        RunConfig { workload: self.workload.into(), settings: owned(&self.all_settings()), ..RunConfig::default() }
+    }
+
+    /// Returns the settings. IC3's pieces take effect when they end, unless the fault is of
+    /// transactions that commit as a whole.
+    fn all_settings(&self) -> Vec<(&'static str, &'static str)> {
+        let by_steps = self.protocol == "ic3" && !self.fault.starts_with("WHOLE");
+        self.settings.iter().copied().chain(by_steps.then_some(("ic3.whole", "off"))).collect()
     }
 
     fn config(&self, executions: u64) -> ExploreConfig {
@@ -67,7 +74,7 @@ impl Mutant {
     }
 
     fn row(&self) -> String {
-        let settings: String = self.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        let settings: String = self.all_settings().iter().map(|(name, value)| format!(" {name}={value}")).collect();
         let [random, pct] = (self.show)(self);
         let (protocol, fault, meaning, workload) = (self.protocol, self.fault, self.meaning, self.workload);
         format!("| `{protocol}` | `{fault}` | {meaning} | `{workload}`{settings} | {random} | {pct} |")

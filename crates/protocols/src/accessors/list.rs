@@ -1,8 +1,9 @@
 //! The list of a cell's accessors: the running transactions that have read or written it.
 //!
 //! The second word of a cell leads to its newest accessor. The accessors are linked in both
-//! directions, the newest first. A list is read and changed under the cell's lock only, so all
-//! accesses here are Relaxed: the lock's Acquire and Release order them. An accessor has a cache
+//! directions, the newest first. A list is changed under the cell's lock only, and read under it,
+//! but for a look at its first word ([`AccessList::look`]). So the accesses here are Relaxed: the
+//! lock's Acquire and Release order them. An accessor has a cache
 //! line of its own. Its memory belongs to its worker, which takes it out of the list before
 //! it uses it again, and goes to the pool when the worker ends. So an address in a list leads to an
 //! accessor of the cell.
@@ -161,8 +162,9 @@ impl<'a, M: Machine> AccessList<'a, M> {
 
     /// Looks at the list without the cell's lock.
     pub(crate) fn look(&self) -> Newest {
-        // Acquire: the caller's next loads come behind. What the look says counts only if the
-        // cell's version is the same afterwards (`ic3::passed`).
+        // Acquire: the caller's next loads come behind; pairs with the Release of `remove`. What
+        // the look says counts only if the cell's version is the same afterwards (`ic3::passed`,
+        // `ic3::whole`).
         Newest(self.newest.load(Ordering::Acquire))
     }
 
@@ -239,9 +241,10 @@ impl<'a, M: Machine> AccessList<'a, M> {
                     |older: &Accessor<M>| older.is(Accessor::<M>::WROTE) && !older.is(Accessor::<M>::VOID);
                 let first =
                     Self::at(older).map_or(0, |older| Self::word_of(older, older.owner().worker, has_written(older)));
-                // Relaxed, both: as above.
+                // Relaxed: as above. Release: pairs with the Acquire of `look`, which finds the
+                // accessor gone: what its transaction has put back in the cell comes before.
                 let passed = self.newest.load(Ordering::Relaxed) & PASSED;
-                self.newest.store(first | passed, Ordering::Relaxed);
+                self.newest.store(first | passed, Ordering::Release);
             }
         }
         if let Some(older) = Self::at(older) {

@@ -53,6 +53,9 @@
 //! scan stands in the index, and the scan meets its record. A scan that passes a record without a
 //! row joins no list (`passed`).
 //!
+//! **Without contention** a transaction runs as one step and commits as in Silo, if no running one
+//! stands in its way (`whole`).
+//!
 //! **Settled reads** need no order. Each checks that the transaction that has inserted the row has
 //! ended (`settled`).
 //!
@@ -60,7 +63,8 @@
 //! rule: past the rank (`ic3.rendezvous=off` is the paper's rule without rendezvous). A write
 //! depends on all readers since the last writer; the paper's algorithm 1 keeps only the last
 //! accessor. Inserts into tables without readers need no order (`ic3.append`). A cell's lock is a
-//! bit, not a queue. Pieces that fail again and again take turns (`turns`). A worker runs one
+//! bit, not a queue. Pieces that fail again and again take turns (`turns`). Transactions without
+//! contention leave no trace in the lists (`ic3.whole=off` is the paper's way). A worker runs one
 //! transaction at a time.
 //!
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
@@ -75,6 +79,7 @@ mod step;
 mod turns;
 mod undo;
 mod wait;
+mod whole;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -98,6 +103,7 @@ use crate::optimistic::{Read, ReadsAndLocks};
 pub use constraint::Constraint;
 use snapshot::Snapshots;
 use turns::{OwnTurns, Turns};
+use whole::Contention;
 
 options! {
     /// IC3's options.
@@ -109,6 +115,9 @@ options! {
         /// later piece. Otherwise it waits for the piece of the same rank or, without one, for the
         /// end.
         "ic3.rendezvous" rendezvous: bool = true, in ();
+        /// Whether a transaction runs as one step, and commits without a trace in any list, while
+        /// its type meets no contention.
+        "ic3.whole" whole: bool = true, in ();
         /// Whether inserts into tables that are only appended to need no order.
         "ic3.append" append: bool = true, in ();
         /// Whether types that only read see snapshots. Otherwise their reads need an order like all
@@ -168,7 +177,11 @@ pub struct Ic3Worker<M: Machine> {
     known: Known<Plan>,
     /// The transaction's type, if it has declared one and there is a plan.
     of: Option<usize>,
-    /// The step that has begun and has not taken effect. A transaction without a type is one step.
+    /// Whether the transaction is to commit as a whole, and what the worker knows for that.
+    runs_whole: bool,
+    contention: Contention,
+    /// The step that has begun and has not taken effect. A transaction without a type is one step,
+    /// and so is one that runs as a whole.
     step: Option<Step>,
     /// The number of the running piece.
     piece: usize,
@@ -360,6 +373,8 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             member: Member::new(worker, &self.progress, &self.pool),
             known: Known::default(),
             of: None,
+            runs_whole: false,
+            contention: Contention::default(),
             step: None,
             piece: 0,
             reads: ReadsAndLocks::default(),
@@ -403,6 +418,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if local.snapshot.is_some() {
             return Ok(());
         }
+        local.runs_whole = self.options.whole && local.of.is_none_or(|of| local.contention.begin(of));
         local.awaited = None;
         local.member.begin(&self.progress, local.of.map_or(Running::NO_KIND, |of| of as u32));
         local.reads.clear();
@@ -425,6 +441,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         };
         let step = plan.step(of, piece.number());
         local.piece = piece.number();
+        if local.runs_whole {
+            let is_first = local.step.is_none();
+            local.late_reads = if is_first { local.late.entries.len() } else { local.late_reads };
+            local.step = Some(step);
+            return Ok(if is_first { PieceBegin::Step } else { PieceBegin::Inside });
+        }
         match local.step {
             Some(open) if open == step => return Ok(PieceBegin::Inside),
             // The last piece of the open step was not executed.
@@ -448,7 +470,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local: &mut Self::WorkerState,
         piece: Piece,
     ) -> Result<PieceOutcome, Abort> {
-        let Some(step) = local.step else { return Ok(PieceOutcome::Open) };
+        let Some(step) = local.step.filter(|_| !local.runs_whole) else { return Ok(PieceOutcome::Open) };
         if piece.number() == step.last {
             self.take_effect(cx, local, step.rank)?;
             local.step = None;
@@ -586,6 +608,18 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if local.snapshot.is_some() {
             return Ok(());
         }
+        if local.runs_whole {
+            let has_committed = self.commit_whole(cx, local)?;
+            if let Some(of) = local.of.filter(|_| has_committed) {
+                local.contention.end(of, true);
+            }
+            if has_committed {
+                return Ok(());
+            }
+            if local.of.is_some() {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+        }
         match (local.of, local.step) {
             // The last pieces of a step were not executed.
             (Some(_), Some(step)) => self.take_effect(cx, local, step.rank)?,
@@ -605,9 +639,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         Ok(())
     }
 
-    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, _: AbortReason) {
+    fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         if local.snapshot.is_some() {
             return;
+        }
+        if let Some(of) = local.of.filter(|_| local.runs_whole && reason.is_conflict()) {
+            local.contention.end(of, false);
         }
         self.give_turn(local);
         local.reads.unlock_all();
@@ -684,6 +721,14 @@ faults! {
         SHOW_INSERTS_LATE,
         /// A settled read does not look for a running transaction that has written the row.
         TRUST_SETTLED,
+        /// A transaction that commits as a whole does not look whether a row that it has read is
+        /// committed.
+        WHOLE_READS_UNCOMMITTED,
+        /// A transaction that commits as a whole overwrites what running ones have accessed.
+        WHOLE_FORGETS_ACCESSORS,
+        /// A transaction that commits as a whole does not look for running readers of the gaps that
+        /// it has filled, nor for those whose tombstones it has passed.
+        WHOLE_FORGETS_GAP_READERS,
         /// The index keeps the larger of two leaves' words when it merges them, and not the bits of
         /// both.
         LARGER_WORD_OF_LEAVES,

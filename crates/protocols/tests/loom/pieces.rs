@@ -38,6 +38,7 @@ impl<P: NamedProtocol<Loom, Options = Ic3Options>> World<P> {
     fn new(index: IndexKind) -> Self {
         let mut options = Ic3Options::default();
         options.set("ic3.snapshots", "off").expect("an option");
+        options.set("ic3.whole", "off").expect("an option");
         let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
         let engine = Engine::new(P::new(options), config);
         let tables = ["a", "b"].map(|name| engine.create_table(&TableSpec::of_bytes(name, index, 8, 1)));

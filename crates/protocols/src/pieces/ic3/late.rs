@@ -16,10 +16,10 @@ use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Collects the cells that wait for the commit, in the order in which all transactions lock
-    /// them, each once.
-    fn collect_late(&mut self, cx: &mut Context<M>) {
-        self.cells.clear();
+    /// Collects the cells that wait for the commit behind those collected before, in the order in
+    /// which all transactions lock them, each once.
+    pub(super) fn collect_late(&mut self, cx: &mut Context<M>) {
+        let first = self.cells.len();
         if self.of.is_none() {
             return;
         }
@@ -45,7 +45,7 @@ impl<M: Machine> Ic3Worker<M> {
         let rows = |step: &StepCell<M>| {
             step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
         };
-        self.cells.sort_unstable_by_key(|step| (Reverse(rows(step)), step.cell.address()));
+        self.cells[first..].sort_unstable_by_key(|step| (Reverse(rows(step)), step.cell.address()));
     }
 
     /// Returns whether the write at this position waits for the commit.
@@ -63,6 +63,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The transaction is doomed, or another has inserted a row that this one appends. Nothing was
     /// installed.
     pub(super) fn commit_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+        local.cells.clear();
         local.collect_late(cx);
         M::step("lock");
         for step in 0..local.cells.len() {
@@ -88,16 +89,18 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if !local.cells.is_empty() {
             cx.writes.will_commit();
             self.keep_late(cx, local);
+            // SeqCst: pairs with the fence of an optimistic read: the locks come before the stores
+            // to the rows (`ReadsAndLocks::observe`).
+            M::fence(Ordering::SeqCst);
             self.install_late(cx, local);
         }
         Ok(())
     }
 
-    fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
+    /// Installs the collected writes, and unlocks their cells. A fence comes before, behind the
+    /// locks.
+    pub(super) fn install_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         M::step("install");
-        // SeqCst: pairs with the fence of an optimistic read: the locks come before the stores to
-        // the rows (`ReadsAndLocks::observe`).
-        M::fence(Ordering::SeqCst);
         let mut installed = usize::MAX;
         while let Some(StepCell { cell, write, .. }) = local.cells.pop() {
             if let Some((position, _)) = write.filter(|(position, _)| *position != installed) {
@@ -108,5 +111,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             unlock(cell, word);
         }
         local.late.locked.clear();
+        local.reads.locked.clear();
     }
 }

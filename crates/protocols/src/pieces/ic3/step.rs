@@ -108,9 +108,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         Ok(())
     }
 
-    /// Applies the updates of contended cells. An update is code of the application and may panic,
-    /// so this comes before anything is announced.
-    fn apply_updates(&self, cx: &mut Context<M>, local: &Ic3Worker<M>) {
+    /// Applies the updates of the collected cells. An update is code of the application and may
+    /// panic, so this comes before anything is announced.
+    pub(super) fn apply_updates(&self, cx: &mut Context<M>, local: &Ic3Worker<M>) {
         for step in &local.cells {
             step.write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
         }

@@ -219,6 +219,9 @@ mutants! {
         found TRUST_SETTLED, "litmus-pieces-settled", SPLIT;
         found TRUST_CHAINS, "litmus-pieces-snapshot";
         found SHOW_SUMS, "litmus-pieces-beside", SPLIT;
+        found WHOLE_READS_UNCOMMITTED, "litmus-pieces-readers";
+        found WHOLE_FORGETS_ACCESSORS, "litmus-pieces-readers";
+        found WHOLE_FORGETS_GAP_READERS, "litmus-pieces-phantom";
     }
     Datm<Machine, Broken>, faults datm::FAULTS, accessors::FAULTS {
         found FORGET_PREDECESSORS, "litmus-lost-update";
