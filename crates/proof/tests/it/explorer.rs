@@ -85,6 +85,24 @@ fn ic3_orders_all_pieces() {
     }
 }
 
+/// A transaction misses a key and puts a placeholder under it. Before it looks at that again,
+/// another gives it a row and deletes it. This schedule has once led to a lost update.
+#[test]
+fn a_placeholder_that_others_have_used_is_refused() {
+    let run = RunConfig { protocols: vec!["tictoc".into()], ..on("litmus-births", &[]) };
+    let config = ExploreConfig {
+        seed: 52244,
+        cores: Some(3),
+        transactions: Some(2),
+        replay: Some("2x59,1x91,0x98,2x75".parse().expect("a schedule")),
+        ..ExploreConfig::default()
+    };
+    let explored = explore(&run.resolve().expect("valid"), &config, &Stop::default()).expect("valid");
+    let [explored] = &explored[..] else { panic!("one protocol on one workload") };
+    assert!(!explored.violated, "{explored:#?}");
+    assert!(explored.aborts > 0, "the transaction is tried again: {explored:#?}");
+}
+
 /// Explores all shapes of pieces, and drawn ones, under a protocol that treats pieces by
 /// themselves.
 fn nothing_wrong_with_pieces(protocol: &str, choices: &[&[(&str, &str)]]) {

@@ -263,8 +263,9 @@ impl<M: Machine> ReadsAndLocks<M> {
         }
     }
 
-    /// Observes the placeholder that the transaction has just put into the index. It has `flags` if
-    /// no other transaction has changed it since.
+    /// Observes the placeholder that the transaction has just put into the index. It has `flags`,
+    /// and no version, if no other transaction has changed it since. One that has got a row which
+    /// was deleted again has the flags of a placeholder, but the transaction has missed that row.
     pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
         // The first cell stands for all: a transaction that gives the placeholder a row, or unlinks
         // it, changes each.
@@ -276,7 +277,7 @@ impl<M: Machine> ReadsAndLocks<M> {
         // transaction's lock and compares. No row is read here, so there is nothing to acquire.
         let word = observed(cell.word().load(Ordering::Relaxed));
         self.entries.push(Read { cell, word: word | WILL_WRITE });
-        if word & FLAGS != flags {
+        if word != flags {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
         Ok(())
