@@ -2,12 +2,12 @@
 
 /// Files that use the standard library's atomics, with the reason. A transaction's path is in them
 /// for a hint, or for a look whether declarations have changed, and for nothing else.
-pub const ATOMICS: [(&str, &str); 20] = [
+pub const ATOMICS: [(&str, &str); 19] = [
     ("crates/cli/src/cmd/log.rs", "counts bytes for the bar that shows progress"),
     ("crates/contend/src/durable.rs", "ends the thread that flushes"),
     ("crates/model/src/table.rs", "numbers stores"),
     ("crates/engine/src/layout.rs", "counts for a debug assertion"),
-    ("crates/engine/src/pieces.rs", "counts changes of declarations, which come between runs"),
+    ("crates/engine/src/in_force.rs", "counts changes of declarations, before which running transactions end"),
     ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep"),
     ("crates/log/src/emulated.rs", "the state of a device that is emulated, outside of simulated memory"),
     ("crates/log/src/log.rs", "what the threads of the host tell each other: workers, flusher, service"),
@@ -18,7 +18,6 @@ pub const ATOMICS: [(&str, &str); 20] = [
     ("crates/log/src/recovery.rs", "hands files to the threads of a recovery"),
     ("crates/log/src/rows.rs", "counts what the threads of a recovery hold"),
     ("crates/protocols/src/accessors/progress.rs", "counts workers, when one is made"),
-    ("crates/protocols/src/pieces/plan.rs", "counts changes of declarations, which come between runs"),
     ("crates/sim/src/machine.rs", "the words of the simulated machine are made of them"),
     ("crates/sim/src/region.rs", "the simulated machine's own state"),
     ("crates/workloads/src/tpcc/delivery.rs", "the same hint as in tpcc.rs"),

@@ -108,7 +108,7 @@ fn database(protocol: &str) -> Database<AnyProtocol> {
 /// A transaction that reads 20,000 rows and writes one, beside two writers.
 #[test]
 fn long_transactions_commit() {
-    under_each_protocol(|protocol| long_transactions_commit_under(protocol));
+    under_each_protocol(long_transactions_commit_under);
 }
 
 fn long_transactions_commit_under(protocol: &str) {
@@ -131,7 +131,7 @@ fn long_transactions_commit_under(protocol: &str) {
 
 #[test]
 fn two_long_ones_both_commit() {
-    under_each_protocol(|protocol| two_long_ones_both_commit_under(protocol));
+    under_each_protocol(two_long_ones_both_commit_under);
 }
 
 fn two_long_ones_both_commit_under(protocol: &str) {
@@ -170,7 +170,7 @@ fn starve_and_end<P: Protocol<Native>>(
 
 #[test]
 fn others_go_on_after_a_panic() {
-    under_each_protocol(|protocol| others_go_on_after_a_panic_under(protocol));
+    under_each_protocol(others_go_on_after_a_panic_under);
 }
 
 fn others_go_on_after_a_panic_under(protocol: &str) {
@@ -237,7 +237,7 @@ fn others_go_on_after_a_panic_under(protocol: &str) {
 
 #[test]
 fn it_works_when_it_is_durable() {
-    under_each_protocol(|protocol| it_works_when_it_is_durable_under(protocol));
+    under_each_protocol(it_works_when_it_is_durable_under);
 }
 
 fn it_works_when_it_is_durable_under(protocol: &str) {

@@ -135,7 +135,7 @@ fn database(protocol: &str) -> Database<AnyProtocol> {
 /// transaction.
 #[test]
 fn a_long_read_commits_at_its_first_try() {
-    under_each_protocol(|protocol| a_long_read_commits_at_its_first_try_under(protocol));
+    under_each_protocol(a_long_read_commits_at_its_first_try_under);
 }
 
 fn a_long_read_commits_at_its_first_try_under(protocol: &str) {
@@ -173,7 +173,7 @@ fn a_long_read_commits_at_its_first_try_under(protocol: &str) {
 /// Rows that are inserted and deleted, in thousands of snapshots.
 #[test]
 fn many_snapshots_are_of_one_state() {
-    under_each_protocol(|protocol| many_snapshots_are_of_one_state_under(protocol));
+    under_each_protocol(many_snapshots_are_of_one_state_under);
 }
 
 fn many_snapshots_are_of_one_state_under(protocol: &str) {
@@ -213,7 +213,7 @@ fn many_snapshots_are_of_one_state_under(protocol: &str) {
 /// A thread sees its own commits, also while other threads read for long and write.
 #[test]
 fn own_commits_are_seen() {
-    under_each_protocol(|protocol| own_commits_are_seen_under(protocol));
+    under_each_protocol(own_commits_are_seen_under);
 }
 
 fn own_commits_are_seen_under(protocol: &str) {
@@ -283,7 +283,7 @@ impl From<Abort> for Refused {
 
 #[test]
 fn misuse_is_refused() {
-    under_each_protocol(|protocol| misuse_is_refused_under(protocol));
+    under_each_protocol(misuse_is_refused_under);
 }
 
 fn misuse_is_refused_under(protocol: &str) {
@@ -325,7 +325,7 @@ fn misuse_is_refused_under(protocol: &str) {
 /// Old versions and deleted rows from the time of a long read are reused after it.
 #[test]
 fn memory_comes_back() {
-    under_each_protocol(|protocol| memory_comes_back_under(protocol));
+    under_each_protocol(memory_comes_back_under);
 }
 
 fn memory_comes_back_under(protocol: &str) {
@@ -375,7 +375,7 @@ fn memory_comes_back_under(protocol: &str) {
 
 #[test]
 fn it_works_when_it_is_durable() {
-    under_each_protocol(|protocol| it_works_when_it_is_durable_under(protocol));
+    under_each_protocol(it_works_when_it_is_durable_under);
 }
 
 fn it_works_when_it_is_durable_under(protocol: &str) {
