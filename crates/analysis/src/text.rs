@@ -45,11 +45,13 @@ impl Plan {
         let on = |is_on| if is_on { "on" } else { "off" };
         let pieces: usize = types.types.iter().map(|of| of.pieces.len()).sum();
         let snapshots = if self.options.snapshots { ", read-only types on snapshots" } else { "" };
+        let counted = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
         format!(
-            "{} types, {pieces} pieces, {} tables, {} units (ts={}, cu={}{snapshots})\n",
-            types.in_use().count(),
-            types.tables.len(),
-            self.units.len(),
+            "{}, {}, {}, {} (ts={}, cu={}{snapshots})\n",
+            counted(types.in_use().count(), "type"),
+            counted(pieces, "piece"),
+            counted(types.tables.len(), "table"),
+            counted(self.units.len(), "unit"),
             on(self.options.split),
             on(self.options.updates),
         )

@@ -225,6 +225,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
         Self::validate_passed(local)?;
+        // SeqCst: behind the fence of the commit, in one order with those of others (`gaps`).
         cx.nodes.validate_as(Ordering::SeqCst)
     }
 }
