@@ -21,7 +21,7 @@ use crate::builder::Builder;
 use crate::config::{Config, TableOptions};
 use crate::durable::{Durable, Ticket, schema_of};
 use crate::error::Error;
-use crate::seats::{Seats, Taken};
+use crate::seats::{Seat, Seats, Taken};
 use crate::snapshot::Snapshot;
 use crate::types::{self, DeclaredTypes, Kind, Start, Types};
 
@@ -642,6 +642,22 @@ impl<P: Protocol<Native>> Database<P> {
         ticket.wait().map_err(E::from)
     }
 
+    /// Returns how a transaction of this type begins, or one without a type, by the types that are
+    /// in force.
+    ///
+    /// # Errors
+    /// The type is not declared.
+    #[inline]
+    fn start(&self, seat: &mut Seat<P>, kind: Option<Kind>) -> Result<Start, Error> {
+        let types = &self.shared.types;
+        if !types.is_current(&seat.types) {
+            // The thread that declares others may wait for this worker.
+            seat.worker.go_offline();
+            types.refresh(&mut seat.types);
+        }
+        types::start(seat.types.value.as_deref(), kind).inspect_err(|_| seat.retry.done())
+    }
+
     /// Runs `body` until it commits or fails for good. `reason` returns the reason for which an
     /// error of the body's ends the transaction, if nothing has ended it before.
     #[inline]
@@ -658,12 +674,7 @@ impl<P: Protocol<Native>> Database<P> {
         }
         let (types, seat) = (&self.shared.types, &mut *taken.seat);
         loop {
-            if !types.is_current(&seat.types) {
-                // The thread that declares others may hold their lock, and wait for this worker.
-                seat.worker.go_offline();
-                types.refresh(&mut seat.types);
-            }
-            let start = types::start(seat.types.value.as_deref(), kind).map_err(Failure::Database)?;
+            let start = self.start(seat, kind).map_err(Failure::Database)?;
             let mut transaction = begin(&mut seat.worker, start);
             if !types.is_current(&seat.types) {
                 // It may have begun as a type that is something else now.

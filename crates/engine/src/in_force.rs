@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 /// The value that is in force now, if there is any.
 #[derive(Debug)]
 pub struct InForce<T> {
+    /// Held during a change.
+    changing: Mutex<()>,
     now: RwLock<Option<Arc<T>>>,
     /// The number of changes so far.
     changes: AtomicU64,
@@ -26,7 +28,7 @@ pub struct Known<T> {
 
 impl<T> Default for InForce<T> {
     fn default() -> Self {
-        InForce { now: RwLock::new(None), changes: AtomicU64::new(0) }
+        InForce { changing: Mutex::new(()), now: RwLock::new(None), changes: AtomicU64::new(0) }
     }
 }
 
@@ -44,22 +46,23 @@ impl<T> InForce<T> {
     }
 
     /// Puts the value in force that `make` returns, or leaves all as it is if `make` fails.
-    /// [`InForce::refresh`] waits while `make` runs, also for copies that were made before. So a
-    /// worker may see what `make` does together with its old copy, but not believe that the copy
-    /// [is current](InForce::is_current).
+    /// [`InForce::refresh`] waits while `make` runs, and so do other changes. So a worker may see
+    /// what `make` does together with its old copy, but not believe that the copy [is
+    /// current](InForce::is_current).
     ///
     /// # Errors
     /// The error of `make`.
     pub fn replace_by<E>(&self, make: impl FnOnce() -> Result<Arc<T>, E>) -> Result<(), E> {
-        let mut now = self.now.write();
-        // Release: pairs with the Acquire in `is_current`. The value itself is behind the lock. It
+        let _changing = self.changing.lock();
+        // Release: pairs with the Acquire in `is_current`. The value itself is behind the locks. It
         // comes before `make`, so a worker that has seen anything of that sees the number as well.
         self.changes.fetch_add(1, Ordering::Release);
-        *now = Some(make()?);
+        let value = make()?;
+        *self.now.write() = Some(value);
         Ok(())
     }
 
-    /// Returns the value in force.
+    /// Returns the value in force, without waiting for a change that is under way.
     pub fn get(&self) -> Option<Arc<T>> {
         self.now.read().clone()
     }
@@ -81,10 +84,10 @@ impl<T> InForce<T> {
 
     #[cold]
     fn copy(&self, known: &mut Known<T>) {
-        let now = self.now.read();
+        let _unchanging = self.changing.lock();
         // Relaxed: the number changes under the lock only.
         known.seen = self.changes.load(Ordering::Relaxed);
-        known.value.clone_from(&now);
+        known.value = self.get();
     }
 }
 

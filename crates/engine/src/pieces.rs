@@ -8,6 +8,7 @@ use contend_machine::Machine;
 use contend_model::pieces::{CheckedTypes, DeclaredTable, PieceChecker, TypeSet, Types};
 
 use crate::engine::Engine;
+use crate::epoch::Epochs;
 use crate::in_force::{InForce, Known};
 use crate::protocol::Protocol;
 use crate::sets::WriteMark;
@@ -108,10 +109,16 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// Runs `change` while no transaction runs that can commit: it waits for those that run, and
     /// none begins before `change` has ended.
     fn while_idle<T>(&self, change: impl FnOnce() -> T) -> T {
+        /// Opens the gate, also if `change` panics.
+        struct Closed<'a, M: Machine>(&'a Epochs<M>);
+        impl<M: Machine> Drop for Closed<'_, M> {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
         self.epochs.close();
+        let _closed = Closed(&self.epochs);
         self.epochs.wait_until_idle();
-        let changed = change();
-        self.epochs.open();
-        changed
+        change()
     }
 }

@@ -198,7 +198,8 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         let _ = (own, leaf);
     }
 
-    /// Prepares a placeholder that is in the index now, before the transaction observes it.
+    /// Prepares a placeholder that is in the index now, before the transaction observes it, and
+    /// returns the word of its first cell.
     #[inline(always)]
     fn prepare_placeholder(
         &self,
@@ -206,8 +207,9 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
         own: &mut Self::WorkerState,
         at: Located<'_, M>,
         change: &Change<M>,
-    ) {
+    ) -> u64 {
         let _ = (cx, own, at, change);
+        Self::PLACEHOLDER
     }
 
     /// Takes note that the entry at this position of the write set is about to change once more
@@ -391,8 +393,8 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         if self.validation.sees_snapshot(own) {
             return Err(Abort::new(AbortReason::Unsupported));
         }
-        self.validation.prepare_placeholder(cx, own, at, change);
-        reads.observe_placeholder(at, observed(V::PLACEHOLDER))?;
+        let word = self.validation.prepare_placeholder(cx, own, at, change);
+        reads.observe_placeholder(at, observed(word))?;
         cx.nodes.follow(change)
     }
 

@@ -1,7 +1,10 @@
 //! Databases whose protocol is chosen by its name, and the documents that list protocols.
 
+use std::ops::ControlFlow;
+
 use contend::{
-    AnyProtocol, Database, Durability, Error, IndexKind, Isolation, OptionError, Row, Table, TableOptions, Txn, Whole,
+    AnyProtocol, Database, Direction, Durability, Error, IndexKind, Isolation, OptionError, Row, Table, TableOptions,
+    Txn, Whole,
 };
 use contend_machine::Native;
 use contend_protocols::all_protocols;
@@ -24,6 +27,34 @@ fn transfer(db: &Database<AnyProtocol>, accounts: &Table<Account>) -> Result<i64
         tx.modify(accounts, 2, |account| account.balance += 30)?;
         Ok(from.balance)
     })
+}
+
+/// Alone, no transaction meets a conflict: rows come and go, and scans leave their times and marks.
+#[test]
+fn a_single_thread_commits_at_its_first_try() {
+    for name in names() {
+        let db = Database::named(name, &[]).and_then(|builder| builder.open()).expect(name);
+        let ordered = TableOptions { index: IndexKind::Ordered, ..TableOptions::default() };
+        let accounts: Table<Account> = db.create_table_with("accounts", ordered).expect(name);
+        for key in 0..200 {
+            let seen = db.transact(|tx| {
+                let mut seen = 0;
+                tx.scan(&accounts, 0..=u64::MAX, usize::MAX, Direction::Forward, Whole, |_, _| {
+                    seen += 1;
+                    ControlFlow::Continue(())
+                })?;
+                // A miss beside the rows.
+                tx.read(&accounts, key + 1, Whole).map(|_| seen)
+            });
+            assert_eq!(seen, Ok(key - key / 3), "{name}");
+            let inserted = db.transact(|tx| tx.insert(&accounts, key, Account { balance: 1 }));
+            assert_eq!(inserted, Ok(true), "{name}");
+            if key % 3 == 2 {
+                assert_eq!(db.transact(|tx| tx.delete(&accounts, key / 3)), Ok(true), "{name}");
+            }
+        }
+        assert_eq!(db.retries(), 0, "{name}");
+    }
 }
 
 #[test]

@@ -454,6 +454,28 @@ fn types_change_while_transactions_run() {
     }
 }
 
+/// A transaction may ask for the analysis while another thread waits for its end to declare types.
+#[test]
+fn the_analysis_is_told_within_a_transaction() {
+    let shop = under_ic3();
+    let is_declared = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let told = shop.db.transact_as(BUY, |tx| {
+            tx.piece(TAKE, |tx| tx.modify_columns(&shop.items, 0, Item::STOCK, |stock| *stock -= 1))?;
+            scope.spawn(|| {
+                shop.declare_sales(AUDIT);
+                // Relaxed: a flag that is read after the thread, or says that it came too early.
+                is_declared.store(true, Ordering::Relaxed);
+            });
+            thread::sleep(Duration::from_millis(20));
+            assert!(!is_declared.load(Ordering::Relaxed), "the declaration waits");
+            Ok(shop.db.analysis().is_some_and(|text| text.contains("report")))
+        });
+        assert_eq!(told, Ok(true));
+    });
+    assert!(is_declared.into_inner() && shop.db.analysis().is_some_and(|text| text.contains("audit")));
+}
+
 #[test]
 fn types_change_under_transactions_that_starve() {
     let mut config = Config::default();

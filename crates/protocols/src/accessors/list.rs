@@ -176,8 +176,9 @@ impl<'a, M: Machine> AccessList<'a, M> {
 
     /// Notes that a scan passes the cell.
     pub(crate) fn pass(&self) {
-        // Relaxed, both: under the cell's lock.
-        self.newest.store(self.newest.load(Ordering::Relaxed) | PASSED, Ordering::Relaxed);
+        // Relaxed: under the cell's lock. Release: as in `remove`, whose store a look may miss
+        // behind this one.
+        self.newest.store(self.newest.load(Ordering::Relaxed) | PASSED, Ordering::Release);
     }
 
     /// Whether no running transaction has accessed the cell.

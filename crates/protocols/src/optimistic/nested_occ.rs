@@ -194,12 +194,19 @@ impl<M: Machine, F: NestedFaults> Validation<M> for NestedValidation<F> {
         own.is_final |= position < own.first_write;
     }
 
-    fn prepare_placeholder(&self, cx: &Context<M>, own: &mut NestedWorker, _: Located<'_, M>, change: &Change<M>) {
+    fn prepare_placeholder(
+        &self,
+        cx: &Context<M>,
+        own: &mut NestedWorker,
+        _: Located<'_, M>,
+        change: &Change<M>,
+    ) -> u64 {
         // An earlier piece has observed the gap. Its observation is about to be carried over to the
         // version with the placeholder, which does not change if another transaction gives the
         // placeholder a row. Only this piece's own read of the placeholder would find that row.
         let mut earlier = cx.nodes.leaves().take(own.first_leaf);
         own.is_final |= own.depth > 0 && earlier.any(|leaf| leaf == change.leaf) && Self::keeps_filled_gaps();
+        <Self as Validation<M>>::PLACEHOLDER
     }
 
     #[inline(always)]

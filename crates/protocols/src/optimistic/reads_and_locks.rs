@@ -263,10 +263,11 @@ impl<M: Machine> ReadsAndLocks<M> {
         }
     }
 
-    /// Observes the placeholder that the transaction has just put into the index. It has `flags`,
-    /// and no version, if no other transaction has changed it since. One that has got a row which
-    /// was deleted again has the flags of a placeholder, but the transaction has missed that row.
-    pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, flags: u64) -> Result<(), Abort> {
+    /// Observes the placeholder that the transaction has just put into the index. Its word, as a
+    /// reader observes it, is `word` if no other transaction has changed it since. One that has got
+    /// a row which was deleted again has the flags of a placeholder, and another version: the
+    /// transaction has missed that row.
+    pub(crate) fn observe_placeholder(&mut self, at: Located<'_, M>, word: u64) -> Result<(), Abort> {
         // The first cell stands for all: a transaction that gives the placeholder a row, or unlinks
         // it, changes each.
         M::step("placeholder");
@@ -275,9 +276,9 @@ impl<M: Machine> ReadsAndLocks<M> {
         // placeholder is in the index, so another transaction may give it a row at any time. A
         // change after this load is found by validation, which loads the word again under this
         // transaction's lock and compares. No row is read here, so there is nothing to acquire.
-        let word = observed(cell.word().load(Ordering::Relaxed));
-        self.entries.push(Read { cell, word: word | WILL_WRITE });
-        if word != flags {
+        let now = observed(cell.word().load(Ordering::Relaxed));
+        self.entries.push(Read { cell, word: now | WILL_WRITE });
+        if now != word {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
         Ok(())

@@ -319,7 +319,13 @@ impl<M: Machine, F: TicTocFaults> Validation<M> for TicTocValidation<F> {
         }
     }
 
-    fn prepare_placeholder(&self, _: &Context<M>, own: &mut TicTocWorker, at: Located<'_, M>, change: &Change<M>) {
+    fn prepare_placeholder(
+        &self,
+        _: &Context<M>,
+        own: &mut TicTocWorker,
+        at: Located<'_, M>,
+        change: &Change<M>,
+    ) -> u64 {
         // SeqCst: pairs with the fence of `validate`: the insert comes before the look at the
         // leaves' times.
         dekker_fence::<M, F>();
@@ -337,6 +343,7 @@ impl<M: Machine, F: TicTocFaults> Validation<M> for TicTocValidation<F> {
             cell.word().store(begin << WTS_SHIFT | ABSENT | queued, Ordering::Release);
         }
         own.commit_ts = own.commit_ts.max(begin + 1);
+        begin << WTS_SHIFT | ABSENT
     }
 
     #[inline(always)]

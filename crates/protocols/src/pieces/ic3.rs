@@ -209,6 +209,8 @@ pub struct Ic3Worker<M: Machine> {
     turns: OwnTurns,
     /// The number of reads in `late` at the beginning of the step.
     late_reads: usize,
+    /// The number of settled rows that were missed since the last commit.
+    settled_misses: u32,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
     snapshot: Option<u64>,
     /// The transaction that must leave its lists before the step can take effect.
@@ -391,6 +393,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             retries: 0,
             turns: OwnTurns::default(),
             late_reads: 0,
+            settled_misses: 0,
             snapshot: None,
             awaited: None,
             epoch: 0,
@@ -635,6 +638,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         // Leaving the lists takes long. The successors need not wait for it.
         self.progress.decide(local.member.own);
         self.leave_lists(cx, local);
+        local.settled_misses = 0;
         self.end(local);
         Ok(())
     }

@@ -28,6 +28,9 @@ use crate::accessors::{Accessor, list_of, lock, unlock};
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::wait::WAITS_MAX;
 
+/// The number of misses in a row after which a settled row is not there.
+const MISSES: u32 = 8;
+
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Reads settled columns of a row.
     ///
@@ -93,7 +96,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Returns why the transaction aborts that has missed a settled row, and whose predecessors
     /// have ended.
-    fn miss_settled(&self, local: &Ic3Worker<M>) -> Abort {
+    ///
+    /// A row that was missed may be there a moment later: the transaction that has inserted it, and
+    /// from which the key is known, may have ended in between. So only a row that is missed again
+    /// and again breaks the promise.
+    fn miss_settled(&self, local: &mut Ic3Worker<M>) -> Abort {
         for read in &local.reads.entries {
             let word = lock(read.cell);
             let is_written = Self::is_written_by_other(local, read.cell);
@@ -106,8 +113,15 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
         }
         // The predecessors that have aborted have doomed this transaction before they ended.
-        let is_doomed = self.progress.is_doomed(local.member.own);
-        Abort::new(if is_doomed { AbortReason::Cascaded } else { AbortReason::Undeclared })
+        if self.progress.is_doomed(local.member.own) {
+            return Abort::new(AbortReason::Cascaded);
+        }
+        local.settled_misses += 1;
+        if local.settled_misses < MISSES {
+            return Abort::new(AbortReason::ReadLocked);
+        }
+        local.settled_misses = 0;
+        Abort::new(AbortReason::Undeclared)
     }
 
     /// Whether another transaction that has not ended has written a cell, which the caller has

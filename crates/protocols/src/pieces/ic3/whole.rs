@@ -151,6 +151,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.keep_late(cx, local);
             self.install_late(cx, local);
         }
+        local.settled_misses = 0;
         self.end(local);
         Ok(true)
     }
