@@ -31,9 +31,6 @@ faults! {
     /// A tombstone leaves its index before the epoch of its write counter is over: the next record
     /// of the key may get smaller write counters.
     UnlinkYoung,
-    /// The write counters of an insert begin anew, although others have inserted and deleted the
-    /// row in the placeholder of its transaction.
-    CountAnew,
     /// The memory of a record is reused as soon as the record has left its index, not two epochs
     /// later.
     ReuseEarly,

@@ -30,7 +30,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         writes.log = self.sinks.as_ref().map(|sinks| {
             let sink = sinks.of_worker(slot);
             let (words_max, epochs) = (sink.words_max(), NonNull::from(&self.epochs));
-            Logging { sink, words_max, adds: self.logs_additions(), fault: self.config.fault, epochs }
+            Logging { sink, words_max, adds: self.logs_additions(), epochs }
         });
         Some(Worker {
             cx: Context {

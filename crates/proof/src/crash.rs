@@ -58,14 +58,11 @@ pub struct CrashConfig {
     /// A deliberate bug of the log, for tests of these tests.
     #[doc(hidden)]
     pub fault: Option<Fault>,
-    /// A deliberate bug of the engine, for tests of these tests.
-    #[doc(hidden)]
-    pub engine_fault: Option<contend_engine::fault::Fault>,
 }
 
 impl Default for CrashConfig {
     fn default() -> Self {
-        CrashConfig { seeds: 100, seed: 1, crashes: 2, transactions: 8, cores: 3, fault: None, engine_fault: None }
+        CrashConfig { seeds: 100, seed: 1, crashes: 2, transactions: 8, cores: 3, fault: None }
     }
 }
 

@@ -23,7 +23,6 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use super::{WriteKind, WriteSet};
 use crate::commit_sink::{Addition, COUNTER_EPOCH_SHIFT, CommitSink, Hold, Logged, WriteCounter};
 use crate::epoch::Epochs;
-use crate::fault::Fault;
 use crate::group::Groups;
 use crate::layout::TableCore;
 use crate::record::Record;
@@ -41,8 +40,6 @@ pub(crate) struct Logging<M: Machine> {
     pub(crate) words_max: usize,
     /// Whether updates that commute are logged as additions.
     pub(crate) adds: bool,
-    /// A deliberate bug.
-    pub(crate) fault: Option<Fault>,
     /// The epochs of the engine.
     pub(crate) epochs: NonNull<Epochs<M>>,
 }
@@ -187,13 +184,10 @@ impl<M: Machine> WriteSet<M> {
             (last, least, unsure) = (last.max(counter & !UNSURE), least.min(counter), unsure | (counter & UNSURE != 0));
         }
         // A row that was reloaded when the log was opened has counter 0: its counter in the log is
-        // not known here, so nothing is added to it. A record that this transaction has put into
-        // the index has counter 0 only as long as no other transaction has inserted its row, and
-        // deleted it again, before this one: `WriteEntry::fresh` does not tell.
+        // not known here, so nothing is added to it. Nor is a counter 0 taken for granted where
+        // this transaction has put the record into the index (`WriteEntry::fresh`): another may
+        // have inserted the row before, and deleted it again, if the protocol lets both commit.
         let is_logged = !unsure && last > 0 && least == last;
-        if entry.fresh && log.fault == Some(Fault::CountAnew) {
-            last = 0;
-        }
         if log.adds && known.is_sure && entry.is_sum && is_logged {
             return (WriteCounter(last), Some(self.note_additions(position, table, groups)));
         }

@@ -161,7 +161,7 @@ impl<W: Workload> Test<'_, W> {
             history: true,
             partitions: W::declares(&self.workload_options).partitions.unwrap_or(1),
             options: life.habits.engine.clone(),
-            fault: self.tests.config.engine_fault,
+            fault: None,
         };
         let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Simulated>>;
         let engine: Arc<ErasedEngine> = Engine::with_commit_sinks((self.factory)(), engine_config, Some(sinks));

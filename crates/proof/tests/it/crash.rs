@@ -1,6 +1,5 @@
 //! Crashes in the middle of interleaved transactions.
 
-use contend_engine::fault::Fault as EngineFault;
 use contend_proof::crash::{CrashConfig, Crashed, crash_test};
 use contend_runner::{RunConfig, Stop};
 
@@ -50,7 +49,7 @@ fn a_protocol_without_a_log_says_why() {
 /// With options that change which writes are logged or omitted.
 #[test]
 fn nothing_is_lost_with_options() {
-    let options: [(&str, &[(&str, &str)]); 8] = [
+    let options: [(&str, &[(&str, &str)]); 9] = [
         ("silo", &[("log", "clr"), ("log.lsn", "on")]),
         ("mvcc", &[("versions.nwr", "on")]),
         ("cicada", &[("versions.nwr", "on"), ("ts", "on"), ("log.group", "1000")]),
@@ -59,6 +58,7 @@ fn nothing_is_lost_with_options() {
         ("mvcc", &[("cu", "on"), ("log", "elr-group")]),
         ("bamboo", &[("cu", "on")]),
         ("datm", &[("cu", "on"), IMPATIENT]),
+        ("ic3", &[("cu", "on"), ("ic3.whole", "off")]),
     ];
     for (protocol, settings) in options {
         for workload in ["ycsb-a", "litmus-overwrites", "litmus-updates"] {
@@ -69,20 +69,6 @@ fn nothing_is_lost_with_options() {
             }
         }
     }
-}
-
-/// A transaction's placeholder may get a row of another transaction first, which a third one
-/// deletes. The explorer has to find that moment.
-#[test]
-fn write_counters_that_begin_anew_are_found() {
-    let of = |engine_fault| {
-        let config = CrashConfig { seeds: 3000, engine_fault, ..CrashConfig::default() };
-        crash("tictoc", "litmus-births", &[("log", "clr")], &config).remove(0)
-    };
-    assert_eq!(of(None).wrong, None);
-    let broken = of(Some(EngineFault::CountAnew));
-    println!("found by test {}", broken.tests);
-    assert!(broken.wrong.is_some(), "{broken:?}");
 }
 
 /// Rows of few keys come and go while epochs pass and tombstones are collected, under every

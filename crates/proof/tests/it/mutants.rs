@@ -361,7 +361,6 @@ fn every_mutant_is_found() {
          | --- | --- | --- |\n\
          | `ForgetAborted` | {} It loses memory, and does no other harm. | `basics::all_that_is_dead_is_collected` of the conformance suite |\n\
          | `UnlinkYoung` | {} It can break the order of writes in a log. | `crates/log/tests/it/crash/mutants.rs`, and a debug assertion where a record gets its first write counter |\n\
-         | `CountAnew` | {} It breaks the order of writes in a log. | `write_counters_that_begin_anew_are_found` in `crates/proof/tests/it/crash.rs` |\n\
          | `PassClosedGate` | {} | the tests of protection in `crates/proof/tests/it/explorer.rs` |\n\
          | `KeepGateClosed` | {} | the same |\n\n\
          | bug of `ic3` | what it is | found by |\n\
@@ -369,7 +368,6 @@ fn every_mutant_is_found() {
          | `LARGER_WORD_OF_LEAVES` | {} | `the_heir_of_a_leaf_has_its_readers` in `crates/protocols/tests/pieces.rs` |\n",
         EngineFault::ForgetAborted.meaning(),
         EngineFault::UnlinkYoung.meaning(),
-        EngineFault::CountAnew.meaning(),
         EngineFault::PassClosedGate.meaning(),
         EngineFault::KeepGateClosed.meaning(),
         meaning_of(stringify!(LARGER_WORD_OF_LEAVES), &[ic3::FAULTS]),
