@@ -560,3 +560,93 @@ fn a_durable_database_is_declared_again_when_it_is_opened_again() {
     let refused = Database::<Ic3<Native>>::builder().path(folder.path()).durability(Durability::Conservative).open();
     assert!(matches!(refused, Err(Error::NotConservative { protocol: "ic3" })));
 }
+
+const PUT: Kind = Kind::new(0, "put");
+const DROP: Kind = Kind::new(1, "drop");
+const ROW: Piece = Piece::new(0, "row");
+const COUNT: Piece = Piece::new(1, "count");
+
+/// Keys come and go across epochs and openings, bodies panic, and the types are declared again all
+/// the while: what was acknowledged is there.
+#[test]
+fn what_was_acknowledged_outlives_declarations_panics_and_openings() {
+    const ROUNDS: i64 = 60;
+    for (whole, durability) in [("on", Durability::Epoch), ("off", Durability::Epoch), ("off", Durability::Early)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut expected = [None::<i64>; 4];
+        for opened in 0..4 {
+            let builder = Database::named("ic3", &[("ic3.whole", whole)]).expect("it is registered");
+            let builder = builder.config(Config { epoch_ms: 1, ..Config::default() });
+            let db = builder.path(folder.path()).durability(durability).open().expect("a database");
+            let (rows, totals): (Table<Item>, Table<Total>) = (
+                db.create_table("rows").expect("one of this name"),
+                db.create_table("totals").expect("one of this name"),
+            );
+            db.load(&totals, [(0, Total { sold: 0 })]).expect("memory");
+            let found = [0, 1, 2, 3].map(|key| db.transact(|tx| tx.read(&rows, key, Item::PRICE)).expect("it commits"));
+            assert_eq!(found, expected, "whole={whole}, {durability:?}, opened {opened} times before");
+            let there = expected.iter().flatten().count() as i64;
+            assert_eq!(db.transact(|tx| tx.read(&totals, 0, Total::SOLD)), Ok(Some(there)));
+            let declare = |ordered: bool| {
+                let declared = db.declare(|types| {
+                    for kind in [PUT, DROP] {
+                        let row =
+                            types.add(kind).piece(ROW, |piece| piece.insert(&rows).delete(&rows).modify(&rows, Whole));
+                        row.piece(COUNT, |piece| match ordered {
+                            true => piece.modify(&totals, Whole),
+                            false => piece.update(&totals, Total::SOLD.add(0)),
+                        });
+                    }
+                });
+                assert_eq!(declared, Ok(()));
+            };
+            declare(false);
+            let run = |key: u64, number: i64| {
+                let kind = if number % 2 == 0 { PUT } else { DROP };
+                let body = || {
+                    db.transact_as(kind, |tx| {
+                        let changed = tx.piece(ROW, |tx| match number % 2 {
+                            0 => tx.insert(&rows, key, Item { price: number, stock: 0 }),
+                            _ => tx.delete(&rows, key),
+                        })?;
+                        if number % 17 == 16 {
+                            std::panic::resume_unwind(Box::new(()));
+                        }
+                        let by = i64::from(changed) * if number % 2 == 0 { 1 } else { -1 };
+                        tx.piece(COUNT, |tx| tx.update(&totals, 0, Total::SOLD.add(by)))?;
+                        Ok(changed)
+                    })
+                };
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).ok().map(|done| done.expect("durable"))
+            };
+            let (run, is_over) = (&run, &AtomicBool::new(false));
+            thread::scope(|scope| {
+                let of_keys = expected.chunks_mut(2).enumerate().map(|(owner, own)| {
+                    scope.spawn(move || {
+                        for number in (0..ROUNDS).map(|number| number + opened) {
+                            for (key, row) in own.iter_mut().enumerate() {
+                                let changed = run((owner * 2 + key) as u64, number);
+                                let next = if number % 2 == 0 { Some(number) } else { None };
+                                match changed {
+                                    // An insert finds the row where a delete has panicked.
+                                    Some(changed) => *row = if changed { next } else { *row },
+                                    None => assert_eq!(number % 17, 16),
+                                }
+                            }
+                        }
+                    })
+                });
+                let of_keys: Vec<_> = of_keys.collect();
+                scope.spawn(|| {
+                    // Relaxed: a hint to stop.
+                    while !is_over.load(Ordering::Relaxed) {
+                        [true, false].into_iter().for_each(declare);
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                of_keys.into_iter().for_each(|thread| thread.join().expect("no panic"));
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+}

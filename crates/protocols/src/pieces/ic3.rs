@@ -30,7 +30,7 @@
 //! forms.
 //!
 //! **Without declarations** a transaction is one step of rank 1, and every unit is contended. Then
-//! IC3 is an optimistic protocol whose reads others can see.
+//! IC3 is an optimistic protocol. Only a transaction that cannot commit as a whole stands in lists.
 //!
 //! **Classes of units.** A *constant* is only read, so its reads leave no trace. A *sum* is only
 //! changed by updates that commute: they are applied at the commit. Rows that are only inserted
