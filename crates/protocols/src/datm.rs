@@ -426,6 +426,8 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
         at: Located<'_, M>,
         change: &Change<M>,
     ) -> Result<(), Abort> {
+        // The insert is the next access: what comes before it is shown.
+        self.show_up_to(cx, local, cx.writes.len())?;
         M::step("placeholder");
         // The transaction relies on the key's absence. The first cell stands for all, because each
         // insert or delete writes it.
