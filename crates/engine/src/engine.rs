@@ -131,6 +131,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 holds: self.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows()),
                 alignment: self.config.options.alignment,
                 leaf_words: self.protocol.leaf_words(),
+                workers: self.config.workers_max,
             },
         )
     }

@@ -13,18 +13,17 @@
 //! critical sections as the row, so they need nothing of their own.
 //!
 //! Only three fields of [`TableCore`] change once the table is in use: `slabs`, behind mutexes;
-//! `unlinked`, in debug builds; `deletions`, behind a mutex and with a history only. A worker loads
+//! `unlinked`, in debug builds; `deletions`, behind mutexes and with a history only. A worker loads
 //! all others without synchronisation.
 
-use std::collections::BTreeMap;
-
 use contend_index::LeafWords;
-use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
+use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::DeclaredTable;
-use contend_model::{GROUPS_MAX, Groups, IndexKind, KeyWords, Projection, Span, TableSpec};
+use contend_model::{GROUPS_MAX, Groups, IndexKind, Projection, Span, TableSpec};
 
 use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
+use crate::deletions::Deletions;
 use crate::record::{Cells, Record};
 use crate::sets::UNSURE;
 use crate::slab::{Slabs, slot_words};
@@ -64,6 +63,8 @@ pub(crate) struct Shape {
     pub(crate) alignment: Alignment,
     /// What the protocol's words of leaves are.
     pub(crate) leaf_words: LeafWords,
+    /// The most workers.
+    pub(crate) workers: usize,
 }
 
 /// The part of a table that does not depend on its key type: the shape and the memory of its
@@ -91,12 +92,12 @@ pub struct TableCore<M: Machine> {
     unlinked: std::sync::atomic::AtomicU64,
     /// Writers of the deletions of keys that have left the index; kept only if the table records
     /// history.
-    pub(crate) deletions: SpinMutex<M, BTreeMap<KeyWords, u64>>,
+    pub(crate) deletions: Deletions<M>,
 }
 
 impl<M: Machine> TableCore<M> {
     pub(crate) fn new(id: u32, spec: &TableSpec, shape: Shape) -> Self {
-        let Shape { meta_words, split, history, counters, holds, alignment, leaf_words: _ } = shape;
+        let Shape { meta_words, split, history, counters, holds, alignment, leaf_words: _, workers } = shape;
         assert!(meta_words >= 1, "a protocol has at least one metadata word");
         assert!(spec.groups.len() <= GROUPS_MAX, "a row has at most {GROUPS_MAX} groups");
         let row_words = spec.row_bytes.div_ceil(8);
@@ -123,7 +124,7 @@ impl<M: Machine> TableCore<M> {
             holds,
             slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
             unlinked: std::sync::atomic::AtomicU64::new(0),
-            deletions: SpinMutex::new(BTreeMap::new()),
+            deletions: Deletions::new(workers),
         }
     }
 
@@ -400,21 +401,6 @@ impl<M: Machine> TableCore<M> {
 
     pub(crate) fn slabs(&self) -> &Slabs<M> {
         &self.slabs
-    }
-
-    /// Returns the transaction that deleted this key, if the key was deleted and has left the
-    /// index; 0 if there is none.
-    pub(crate) fn deleter_of(&self, key: &KeyWords) -> u64 {
-        self.deletions.with(|deletions| deletions.get(key).copied().unwrap_or(0))
-    }
-
-    /// Returns the keys in the range that were deleted and have left the index, each with the
-    /// transaction that deleted it.
-    pub(crate) fn deletions_in(&self, low: KeyWords, high: KeyWords) -> Vec<(KeyWords, u64)> {
-        if low > high {
-            return Vec::new();
-        }
-        self.deletions.with(|deletions| deletions.range(low..=high).map(|(&key, &deleter)| (key, deleter)).collect())
     }
 
     /// Returns the bytes of the memory for records, used or not.

@@ -35,6 +35,7 @@ mod catalog;
 pub mod commit_sink;
 pub mod config;
 pub mod declaration;
+mod deletions;
 pub mod engine;
 pub mod epoch;
 mod erased;

@@ -121,7 +121,7 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
             // has named it, and enter the index after that removal. Its history would say that the
             // key never existed. The index takes its latches inside the section, here and in
             // `remove`, and never the other way round.
-            return self.core.deletions.with(|deletions| {
+            return self.core.deletions.with(&key.to_words(), |deletions| {
                 let deleter = deletions.get(&key.to_words()).copied().unwrap_or(0);
                 for signature in &self.payload(record)[self.row_words()..][..self.cell_count()] {
                     // Relaxed: the record is private until the index publishes it.
@@ -239,13 +239,13 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
         if !self.records_history() {
             return self.index.remove(K::from_words(*key), record.value());
         }
-        self.core.deletions.with(|deletions| {
+        self.core.deletions.with(key, |deletions| {
             // Relaxed: the record is a tombstone that the caller has retired, and no transaction
             // signs it any more. The protocol synchronised with its last writer when it marked the
             // record as unlinked.
             let deleter = self.payload(record)[self.signature(0)].load(Ordering::Relaxed);
             // 0: the key has had no row. The placeholder of an insert that was given up has the
-            // signature that `insert` took from the map, so storing it once more changes nothing.
+            // signature that `insert` took from there, so storing it once more changes nothing.
             if deleter != 0 {
                 deletions.insert(*key, deleter);
             }

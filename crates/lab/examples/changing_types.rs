@@ -7,28 +7,29 @@
 //!
 //! `cargo run --release -p contend-lab --example changing_types`
 
+#[path = "shared/terminals.rs"]
+mod terminals;
+
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use contend_engine::{Engine, EngineConfig, EngineOptions, IndexKind, NamedProtocol, Worker};
+use contend_engine::{EngineConfig, EngineOptions};
 use contend_machine::{Machine, Native};
-use contend_model::pieces::TypeSet;
-use contend_protocols::method::{Backoff, BackoffPolicy, Retry, RetryOptions};
-use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
+use contend_protocols::pieces::ic3::Ic3Options;
 use contend_sim::{Chip, ChipOptions, Preset, Simulated};
+use contend_workloads::Workload;
 use contend_workloads::tpcc::{Tpcc, TpccOptions};
-use contend_workloads::{Workload, declared_types};
+use terminals::{Terminal, World};
 
 const CORES: usize = 64;
 /// Of simulated time: before the first bin, and of one bin, in seconds.
 const WARM_UP: f64 = 0.001;
 const BIN: f64 = 0.000_1;
 /// The bins of one phase.
-const BINS: usize = 30;
+const BINS: usize = 100;
 /// The types that are first run in each phase, by their names.
 const PHASES: [&[&str]; 3] = [&["new_order", "order_status", "stock_level"], &["payment"], &["delivery"]];
 /// The declarations that are timed on the host.
@@ -39,90 +40,12 @@ fn runs_in(phase: usize, kind: usize) -> bool {
     PHASES[..=phase].iter().any(|types| types.contains(&<Tpcc as Workload>::KINDS[kind]))
 }
 
-/// An engine with a loaded workload.
-struct World<M: Machine> {
-    engine: Arc<Engine<Ic3<M>, M>>,
-    workload: Arc<Tpcc>,
-    backoff: Arc<Backoff<M>>,
-}
-
-impl<M: Machine> World<M> {
-    fn new(threads: usize) -> Self {
-        let options =
-            EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
-        // One worker more loads the rows.
-        let config = EngineConfig { workers_max: threads + 1, options, ..EngineConfig::default() };
-        let engine = Engine::new(Ic3::new(Ic3Options::default()), config);
-        let options = TpccOptions { warehouses: 1, items: 10_000, customers: 300, ..TpccOptions::default() };
-        let workload = Arc::new(Tpcc::create(&options, IndexKind::Ordered, &engine));
-        let mut loader = engine.loader().expect("a free slot");
-        workload.load(&mut loader, 0, 1, &mut |_| std::ops::ControlFlow::Continue(())).expect("memory");
-        drop(loader);
-        let retry = RetryOptions { backoff: BackoffPolicy::Exponential, ..RetryOptions::default() };
-        World { engine, workload, backoff: Backoff::new(retry, threads) }
-    }
-
-    /// Returns the declarations of the types that run in a phase; the others have no pieces.
-    fn types(&self, phase: usize) -> TypeSet {
-        let types = declared_types(&*self.workload, self.engine.declared_tables()).expect("valid declarations");
-        let mut types = types.expect("TPC-C declares its types");
-        for (kind, of) in types.types.iter_mut().enumerate() {
-            if !runs_in(phase, kind) {
-                of.pieces.clear();
-            }
-        }
-        types
-    }
-
-    fn declare(&self, phase: usize) {
-        self.engine.declare(self.types(phase)).expect("valid declarations");
-    }
-}
-
-/// A client and its worker.
-struct Terminal<M: Machine> {
-    world: Rc<World<M>>,
-    worker: Worker<Ic3<M>, M>,
-    retry: Retry<M>,
-    client: <Tpcc as Workload>::Client,
-    input: <Tpcc as Workload>::Input,
-}
-
-impl<M: Machine> Terminal<M> {
-    fn new(world: &Rc<World<M>>, number: usize, threads: usize) -> Self {
-        let worker = world.engine.worker().expect("a free slot");
-        let (retry, client) = (world.backoff.retry(number, number as u64), world.workload.client(number, threads, 7));
-        Terminal { world: Rc::clone(world), worker, retry, client, input: Default::default() }
-    }
-
-    /// Runs one transaction of a type that runs in this phase until it ends, or `is_over`.
-    fn run(&mut self, phase: usize, is_over: impl Fn() -> bool) {
-        let Terminal { world, worker, retry, client, input } = self;
-        let workload = &*world.workload;
-        let kind = loop {
-            workload.next(worker, client, input);
-            let kind = workload.kind(input);
-            if runs_in(phase, kind) {
-                break kind;
-            }
-        };
-        while let Err(abort) = worker.run_declared(
-            |declaration| {
-                declaration.kind(kind);
-                workload.declare(input, declaration);
-            },
-            |tx| workload.execute(tx, client, input),
-        ) {
-            let violation = worker.take_undeclared();
-            assert!(violation.is_none(), "{violation:?}");
-            if !abort.reason.is_conflict() || is_over() {
-                return;
-            }
-            retry.aborted();
-        }
-        retry.done();
-        workload.committed(client, input);
-    }
+/// Returns TPC-C with one warehouse, under IC3 with all options.
+fn world<M: Machine>(threads: usize) -> World<M> {
+    let options = EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
+    let config = EngineConfig { options, ..EngineConfig::default() };
+    let tpcc = TpccOptions { warehouses: 1, items: 10_000, customers: 300, ..TpccOptions::default() };
+    World::new(threads, Ic3Options::default(), config, &tpcc)
 }
 
 /// Returns the transactions that end in each bin, if all types are declared at the beginning or
@@ -130,9 +53,9 @@ impl<M: Machine> Terminal<M> {
 fn on_the_chip(at_the_beginning: bool) -> Vec<u64> {
     let preset = Preset::named("opteron-6474x8").expect("a chip of this name");
     preset.set_clock();
-    let world = Rc::new(World::<Simulated>::new(CORES));
+    let world = world::<Simulated>(CORES);
     let declared = Rc::new(Cell::new(if at_the_beginning { PHASES.len() - 1 } else { 0 }));
-    world.declare(declared.get());
+    world.declare(|kind| runs_in(declared.get(), kind));
     let [commits, phase] = [(); 2].map(|()| Rc::new(Cell::new(0)));
     let is_over = Rc::new(Cell::new(false));
     let mut chip = Chip::new(&preset, CORES, ChipOptions::default()).expect("a chip of this size");
@@ -145,10 +68,11 @@ fn on_the_chip(at_the_beginning: bool) -> Vec<u64> {
                 if core == 0 && declared.get() < phase.get() {
                     let next = phase.get();
                     terminal.worker.go_offline();
-                    terminal.world.declare(next);
+                    terminal.world.declare(|kind| runs_in(next, kind));
                     declared.set(next);
                 }
-                terminal.run(phase.get().min(declared.get()), || is_over.get());
+                let now = phase.get().min(declared.get());
+                terminal.run(|kind| runs_in(now, kind), || is_over.get());
                 commits.set(commits.get() + 1);
             }
         });
@@ -172,18 +96,15 @@ fn on_the_chip(at_the_beginning: bool) -> Vec<u64> {
 fn on_the_host() -> Vec<f64> {
     // Two workers run, and the thread that declares has none.
     let is_over = AtomicBool::new(false);
-    let world = World::<Native>::new(2);
-    world.declare(0);
-    let (engine, workload) = (&world.engine, &world.workload);
+    let world = world::<Native>(2);
+    world.declare(|kind| runs_in(0, kind));
     let run = |number: usize| {
-        let (is_over, backoff) = (&is_over, &world.backoff);
+        let (is_over, world) = (&is_over, &world);
         move || {
-            let own =
-                World { engine: Arc::clone(engine), workload: Arc::clone(workload), backoff: Arc::clone(backoff) };
-            let mut terminal = Terminal::new(&Rc::new(own), number, 2);
+            let mut terminal = Terminal::new(world, number, 2);
             // Relaxed: a hint to stop.
             while !is_over.load(Ordering::Relaxed) {
-                terminal.run(0, || is_over.load(Ordering::Relaxed));
+                terminal.run(|kind| runs_in(0, kind), || is_over.load(Ordering::Relaxed));
             }
         }
     };
@@ -193,9 +114,9 @@ fn on_the_host() -> Vec<f64> {
         }
         let timed = (0..TIMED).map(|number| {
             thread::sleep(std::time::Duration::from_millis(2));
-            let types = world.types(number % PHASES.len());
+            let types = world.types(|kind| runs_in(number % PHASES.len(), kind));
             let start = Instant::now();
-            engine.declare(types).expect("valid declarations");
+            world.engine.declare(types).expect("valid declarations");
             start.elapsed().as_secs_f64()
         });
         let times = timed.collect();

@@ -9,11 +9,11 @@
 //! synchronisation of its own to a read or write of a row, which could hide a fault.
 //!
 //! **Deletions.** A tombstone that has left the index has no signature to copy. Its deleter is then
-//! in the table's map, behind a mutex. [`StoredTable`] enters it there and removes the record in
-//! one critical section. So a transaction that has found no record, and asks the map afterwards,
-//! finds the deletion. A later deletion can't have come into the map by then: a tombstone leaves
-//! the index only when all workers are past the epoch in which it was queued (`crate::garbage`),
-//! and this transaction's worker is not.
+//! in the table's [`Deletions`](crate::deletions::Deletions), behind a mutex. [`StoredTable`]
+//! enters it there and removes the record in one critical section. So a transaction that has found
+//! no record, and asks for the deleter afterwards, finds the deletion. A later deletion can't have
+//! come in by then: a tombstone leaves the index only when all workers are past the epoch in which
+//! it was queued (`crate::garbage`), and this transaction's worker is not.
 //!
 //! All notes belong to one worker, and are read when it has ended its transactions.
 
@@ -76,7 +76,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             Access::Own(_) => return,
             Access::Absent => None,
             // After the protocol has observed the gap (the module comment).
-            Access::Gap => Some(table.deleter_of(&key.to_words())),
+            Access::Gap => Some(table.deletions.deleter_of(&key.to_words())),
         };
         for cell in cells {
             let deleted_by = deleter.unwrap_or_else(|| self.signature(table, cell));
@@ -147,7 +147,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Records the insert of a new record. It has found the key absent.
     #[cold]
     pub(super) fn record_fresh<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, record: Record<M>) {
-        // The insert took the signature from the table's map, in the critical section in which the
+        // The insert took the signature from the deletions, in the critical section in which the
         // record entered the index. So between the deletion that it names and this insert the key
         // had no other record. Relaxed: this thread signed the record. Another transaction may have
         // given the placeholder a row since, and signed it. The protocol has observed or locked the
@@ -219,7 +219,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 seen.iter().chain(&gone).map(|(key, _)| *key).chain(own.iter().copied()).collect();
             // After the scan, as in `record_read`. A key that the scan has met in the index is left
             // out: its record may have left the index since, and has been noted already.
-            gone.extend(table.deletions_in(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
+            gone.extend(table.deletions.in_range(low, high).into_iter().filter(|(key, _)| !in_index.contains(key)));
             self.note(Operation::Scan { part: Part::of(table, cell), low, high, seen, gone, own });
         }
     }
