@@ -677,7 +677,9 @@ impl<P: Protocol<Native>> Database<P> {
             let start = self.start(seat, kind).map_err(Failure::Database)?;
             let mut transaction = begin(&mut seat.worker, start);
             if !types.is_current(&seat.types) {
-                // It may have begun as a type that is something else now.
+                // It may have begun as a type that is something else now. This is a conflict, as a
+                // changed row is: a transaction that starves stays as near to its protection.
+                transaction.abort(AbortReason::ReadValidation);
                 continue;
             }
             let failure = match body(&mut transaction) {
