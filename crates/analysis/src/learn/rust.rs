@@ -114,13 +114,54 @@ fn groups(table: &DeclaredTable, access: &Access) -> String {
     }
 }
 
+/// The keywords of Rust, edition 2024: those that `r#` makes an identifier of, and the others.
+const KEYWORDS: &str = "abstract as async await become box break const continue do dyn else enum extern false final \
+    fn for gen if impl in let loop macro match mod move mut override priv pub ref return static struct trait true try \
+    type typeof unsafe unsized use virtual where while yield";
+const NEVER_IDENTIFIERS: &str = "_ crate self super Self";
+
 /// Returns a name as an identifier of Rust.
 fn identifier(name: &str) -> String {
-    let text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if text.starts_with(|c: char| c.is_ascii_digit()) { format!("_{text}") } else { text }
+    let text = letters(name);
+    let is_of = |words: &str| words.split_ascii_whitespace().any(|word| word == text);
+    match (is_of(KEYWORDS), is_of(NEVER_IDENTIFIERS)) {
+        (true, _) => format!("r#{text}"),
+        (_, true) => format!("{text}_"),
+        _ => text,
+    }
 }
 
 /// Returns a name as a constant of Rust.
 fn constant(name: &str) -> String {
-    identifier(name).to_uppercase()
+    letters(name).to_uppercase()
+}
+
+/// Returns a name made of letters, digits and underlines, which does not begin with a digit.
+fn letters(name: &str) -> String {
+    let text: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) { format!("_{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_becomes_an_identifier() {
+        let cases = [
+            ("new_order", "new_order"),
+            ("new-order", "new_order"),
+            ("2pl", "_2pl"),
+            ("type", "r#type"),
+            ("gen", "r#gen"),
+            ("self", "self_"),
+            ("_", "__"),
+            ("", "__"),
+            ("\u{fc}ber", "_ber"),
+        ];
+        for (name, wanted) in cases {
+            assert_eq!(identifier(name), wanted, "{name:?}");
+        }
+        assert_eq!((constant("type"), constant("2nd")), ("TYPE".into(), "_2ND".into()));
+    }
 }
