@@ -79,8 +79,11 @@ pub struct TableCore<M: Machine> {
     cell_count: usize,
     /// The words of each group.
     groups: Box<[Span]>,
+    all_groups: Groups,
     row_bytes: usize,
     row_words: usize,
+    /// Metadata words of all cells.
+    head_words: usize,
     payload_words: usize,
     expected_rows: usize,
     history: bool,
@@ -114,9 +117,11 @@ impl<M: Machine> TableCore<M> {
             meta_words,
             cells: Groups::first(cell_count),
             cell_count,
+            all_groups: Groups::first(groups.len()),
             groups,
             row_bytes: spec.row_bytes,
             row_words,
+            head_words: cell_count * meta_words,
             payload_words,
             expected_rows: spec.expected_rows,
             history,
@@ -219,7 +224,7 @@ impl<M: Machine> TableCore<M> {
     /// Whether `groups` contains all groups of the rows.
     #[inline(always)]
     pub fn is_whole(&self, groups: Groups) -> bool {
-        groups.contains(Groups::first(self.groups.len()))
+        groups.contains(self.all_groups)
     }
 
     /// Returns the range of the row's words that a cell covers.
@@ -348,7 +353,7 @@ impl<M: Machine> TableCore<M> {
     /// The number of metadata words of all cells of a record.
     #[inline(always)]
     fn head_words(&self) -> usize {
-        self.meta_words * self.cell_count
+        self.head_words
     }
 
     /// Returns a record's payload: the row's words and, if history is recorded, the signatures.

@@ -161,6 +161,10 @@ pub enum UnlinkOutcome {
     Busy,
 }
 
+/// The most words of a row whose copy is no phase of its own: a line. There is always room for it
+/// in [`Context::row_buffer`].
+pub(crate) const SHORT_ROW: usize = 8;
+
 /// The state of the running transaction that a worker and its protocol share.
 #[derive(Debug)]
 pub struct Context<M: Machine> {
@@ -170,7 +174,7 @@ pub struct Context<M: Machine> {
     pub writes: WriteSet<M>,
     /// The leaves of indexes that the transaction depends on.
     pub nodes: NodeSet<M>,
-    /// The buffer that rows are copied to when they are read.
+    /// The buffer that rows are copied to when they are read. It never shrinks.
     pub row_buffer: Vec<u64>,
     /// The transaction's declaration.
     pub declaration: Declaration<M>,
@@ -378,12 +382,14 @@ impl<M: Machine> Context<M> {
     /// protocol makes sure that the copy of each cell is of one version.
     #[inline(always)]
     pub fn copy_row(&mut self, at: Located<'_, M>, columns: Projection<'_>) {
-        let (table, payload) = (at.table, at.table.payload(at.record));
-        let phase = M::phase();
-        M::enter(phase.doing(Activity::Useful));
         M::step("copy row");
-        if self.row_buffer.len() < payload.len() {
-            self.grow_row_buffer(payload.len());
+        let (table, payload) = (at.table, at.table.payload(at.record));
+        let before = (payload.len() > SHORT_ROW).then(M::phase);
+        if let Some(before) = before {
+            M::enter(before.doing(Activity::Useful));
+            if self.row_buffer.len() < payload.len() {
+                self.grow_row_buffer(payload.len());
+            }
         }
         match columns.words() {
             // The whole payload with the signatures, whichever columns were asked for.
@@ -392,17 +398,18 @@ impl<M: Machine> Context<M> {
             None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
             None => table.spans(columns.groups()).for_each(|span| self.copy_span(payload, span)),
         }
-        M::enter(phase);
+        before.into_iter().for_each(M::enter);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_row_buffer(&mut self, words: usize) {
+        self.row_buffer.resize(words, 0);
     }
 
     #[inline(always)]
     fn copy_span(&mut self, payload: &[M::U64], span: Span) {
         M::copy_out(&payload[span.words()], &mut self.row_buffer[span.words()]);
-    }
-
-    #[cold]
-    fn grow_row_buffer(&mut self, words: usize) {
-        self.row_buffer.resize(words, 0);
     }
 }
 

@@ -184,6 +184,13 @@ impl<M: Machine> Clone for Cells<M> {
 }
 
 impl<M: Machine> Cells<M> {
+    /// Returns the record's first cell, if no other is among these cells: the usual case, which
+    /// deserves a path of its own.
+    #[inline(always)]
+    pub fn only_first(&self) -> Option<Cell<M>> {
+        self.numbers.is_first_only().then_some(Cell(self.first))
+    }
+
     #[inline(always)]
     fn cell(&self, number: usize) -> Cell<M> {
         // SAFETY: the record has a cell of this number (`Record::cells`).

@@ -11,6 +11,7 @@ mod address_map;
 mod logged;
 mod node_set;
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_index::Key;
@@ -24,6 +25,7 @@ use crate::commit_sink::Hold;
 use crate::group::Groups;
 use crate::history::{Version, fingerprint};
 use crate::layout::TableCore;
+use crate::protocol::SHORT_ROW;
 use crate::record::{Cells, Record};
 use crate::update::{PendingList, PendingUpdates, RowUpdate};
 
@@ -72,9 +74,10 @@ pub struct Write<M: Machine> {
     /// Whether the entry is out of reach of the transaction's further accesses.
     is_sealed: bool,
     table: NonNull<TableCore<M>>,
-    /// The position in the arena of the key's words, which the image's words follow.
-    start: usize,
-    key_words: u32,
+    /// The positions in the arena of the key's words, and of the image's words, which follow them.
+    key_start: u32,
+    image_start: u32,
+    image_end: u32,
 }
 
 // SAFETY: the table outlives the transaction that the entry belongs to (`WriteSet::push`), and a
@@ -127,6 +130,12 @@ impl<M: Machine> Write<M> {
     #[inline(always)]
     pub fn cells(&self) -> Cells<M> {
         self.table().cells(self.record, self.groups())
+    }
+
+    /// Returns the positions in the arena of the image's words.
+    #[inline(always)]
+    fn image_words(&self) -> Range<usize> {
+        self.image_start as usize..self.image_end as usize
     }
 
     /// Whether the record has a row, as the transaction sees it.
@@ -258,14 +267,17 @@ impl<M: Machine> WriteSet<M> {
 
     /// Adds an entry for a record that has none, and returns its position. The image holds
     /// anything, and no group is written yet. `table` belongs to the transaction's engine.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push<K: Key>(&mut self, table: &TableCore<M>, key: K, record: Record<M>, kind: WriteKind) -> usize {
-        let start = self.used;
-        self.used = start + K::WORDS + table.row_words();
+        let key_start = self.used;
+        let image_start = key_start + K::WORDS;
+        self.used = image_start + table.row_words();
         if self.arena.len() < self.used {
             self.grow();
         }
-        self.arena[start..start + K::WORDS].copy_from_slice(&key.to_words()[..K::WORDS]);
+        // Not `copy_from_slice`, which is a call.
+        let words = key.to_words();
+        self.arena[key_start..image_start].iter_mut().zip(words).for_each(|(to, word)| *to = word);
         self.entries.push(Write {
             record,
             kind,
@@ -279,8 +291,9 @@ impl<M: Machine> WriteSet<M> {
             is_sum: false,
             is_sealed: false,
             table: NonNull::from(table),
-            start,
-            key_words: K::WORDS as u32,
+            key_start: key_start as u32,
+            image_start: image_start as u32,
+            image_end: self.used as u32,
         });
         self.positions.push(record.value())
     }
@@ -319,8 +332,7 @@ impl<M: Machine> WriteSet<M> {
         // SAFETY: as in `Write::table`. The borrow is not tied to the entry, which is changed
         // below.
         let table = unsafe { entry.table.as_ref() };
-        let start = entry.start + entry.key_words as usize;
-        let image = &mut self.arena[start..start + table.row_words()];
+        let image = &mut self.arena[entry.image_words()];
         if table.is_whole(groups) {
             image.copy_from_slice(&row[..table.row_words()]);
         } else {
@@ -338,6 +350,7 @@ impl<M: Machine> WriteSet<M> {
 
     #[cold]
     fn grow(&mut self) {
+        assert!(self.used <= u32::MAX as usize, "a transaction writes less than 32 GiB");
         self.arena.resize(self.used.next_power_of_two(), 0);
     }
 
@@ -345,12 +358,13 @@ impl<M: Machine> WriteSet<M> {
     /// then fills in. Updates that concern any of the groups concern no others, and are dropped.
     #[inline(always)]
     pub(crate) fn replace(&mut self, position: usize, groups: Groups) {
-        let whole = self.entries[position].table().is_whole(groups);
-        if whole && let Some(last) = self.image_mut(position).last_mut() {
+        let entry = &mut self.entries[position];
+        if entry.table().is_whole(groups)
+            && let Some(last) = self.arena[entry.image_words()].last_mut()
+        {
             // The bytes behind the row in the last word.
             *last = 0;
         }
-        let entry = &mut self.entries[position];
         entry.image = entry.image.union(groups);
         if entry.merged.meets(groups) {
             debug_assert!(groups.contains(entry.merged), "an update would be lost");
@@ -363,7 +377,7 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn key(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
-        &self.arena[entry.start..entry.start + entry.key_words as usize]
+        &self.arena[entry.key_start as usize..entry.image_start as usize]
     }
 
     /// Returns the image of the entry at `position`: a row in which only the written groups are
@@ -371,17 +385,13 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn image(&self, position: usize) -> &[u64] {
         let entry = &self.entries[position];
-        let start = entry.start + entry.key_words as usize;
-        &self.arena[start..start + entry.table().row_words()]
+        &self.arena[entry.image_words()]
     }
 
     /// Returns the image of the entry at `position`, for the caller to fill.
     #[inline(always)]
     pub fn image_mut(&mut self, position: usize) -> &mut [u64] {
-        let entry = &self.entries[position];
-        let start = entry.start + entry.key_words as usize;
-        let end = start + entry.table().row_words();
-        &mut self.arena[start..end]
+        &mut self.arena[self.entries[position].image_words()]
     }
 
     /// Applies all commit-time updates, each to its record's row as it stands, with the result in
@@ -410,8 +420,7 @@ impl<M: Machine> WriteSet<M> {
         // below.
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
-        let start = entry.start + entry.key_words as usize;
-        let image = &mut self.arena[start..start + table.row_words()];
+        let image = &mut self.arena[entry.image_words()];
         for span in table.spans(merged) {
             // The cells stay held until the image is installed, so no other write comes between
             // this copy and the result. An update of another transaction starts from this one's
@@ -444,10 +453,12 @@ impl<M: Machine> WriteSet<M> {
     /// is certain, the protocol must call [`WriteSet::will_commit`].
     #[inline(always)]
     pub fn expose(&mut self, position: usize) {
-        let phase = M::phase();
-        M::enter(phase.doing(Activity::Useful));
+        let before = (self.entries[position].image_words().len() > SHORT_ROW).then(M::phase);
+        if let Some(before) = before {
+            M::enter(before.doing(Activity::Useful));
+        }
         self.install_row(position);
-        M::enter(phase);
+        before.into_iter().for_each(M::enter);
     }
 
     #[inline(always)]
@@ -459,8 +470,7 @@ impl<M: Machine> WriteSet<M> {
         let table = unsafe { entry.table.as_ref() };
         let payload = table.payload(entry.record);
         if table.records_history() {
-            let start = entry.start + entry.key_words as usize;
-            complete(table, entry, payload, &mut self.arena[start..start + table.row_words()]);
+            complete(table, entry, payload, &mut self.arena[entry.image_words()]);
             // The signature is exchanged in the same critical section as the row: `over` names the
             // version that this row replaces.
             for cell in table.cell_numbers(entry.groups()) {
@@ -477,8 +487,7 @@ impl<M: Machine> WriteSet<M> {
         if entry.kind == WriteKind::Delete {
             return;
         }
-        let start = entry.start + entry.key_words as usize;
-        let image = &self.arena[start..start + table.row_words()];
+        let image = &self.arena[entry.image_words()];
         if table.is_whole(entry.groups()) {
             M::copy_in(&payload[..image.len()], image);
         } else {

@@ -15,7 +15,7 @@ use crate::garbage::{Garbage, RetiredRecord, trim_queue};
 use crate::history::{Committed, Recording};
 use crate::layout::TableCore;
 use crate::pieces::{RunningPieces, StepMark};
-use crate::protocol::{Context, Located, Protocol, RecordOrigin, Tombstone, UnlinkOutcome, VersionCounts};
+use crate::protocol::{Context, Located, Protocol, RecordOrigin, SHORT_ROW, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
@@ -37,7 +37,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 worker: slot,
                 writes,
                 nodes: NodeSet::new(self.config.fault),
-                row_buffer: vec![0; 16],
+                row_buffer: vec![0; SHORT_ROW],
                 declaration: Declaration::new(self.protocol.info().needs, self.catalog.store()),
                 began_in: 0,
                 epoch: &self.epochs,
@@ -53,7 +53,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             collected_in: 0,
             garbage: Garbage::default(),
             committed_in: 0,
-            recording: self.config.history.then(Recording::default),
+            recording: self.config.history.then(Box::default),
             pieces: RunningPieces::default(),
             is_running: false,
             commits: 0,
@@ -81,7 +81,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     collected_in: u64,
     garbage: Garbage<M>,
     pub(crate) committed_in: u64,
-    pub(crate) recording: Option<Recording>,
+    /// Boxed: each access asks whether there is one, which is then one comparison.
+    pub(crate) recording: Option<Box<Recording>>,
     pub(crate) pieces: RunningPieces,
     /// Whether a transaction has begun and not ended.
     pub(crate) is_running: bool,

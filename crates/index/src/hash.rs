@@ -49,7 +49,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
 use crossbeam_utils::CachePadded;
 
 use crate::pool::Pool;
-use crate::{Change, Insert, Key, KeyWords, Leaf, Lookup};
+use crate::{Change, Insert, Key, Leaf, Lookup};
 use bucket::{Bucket, BucketLayout};
 use grow::{Growth, Segment};
 
@@ -190,7 +190,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     /// Looks a key up.
     #[inline(always)]
     pub fn get(&self, key: K) -> Lookup<M> {
-        let (chain, value) = self.search(key.hash(), &key.to_words());
+        let (chain, value) = self.search(key.hash(), key);
         chain.lookup(value)
     }
 
@@ -212,7 +212,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
                 }
             }
             for (position, key) in batch.iter().enumerate() {
-                let (chain, value) = self.search(hashes[position], &key.to_words());
+                let (chain, value) = self.search(hashes[position], *key);
                 found(chunk * BATCH + position, chain.lookup(value));
             }
         }
@@ -227,7 +227,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (chain, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, key);
             if existing != 0 {
                 return Insert::Exists(chain.lookup(existing));
             }
@@ -253,7 +253,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         let (hash, words) = (key.hash(), key.to_words());
         let mut spin = Spin::<M>::new();
         loop {
-            let (chain, existing) = self.search(hash, &words);
+            let (chain, existing) = self.search(hash, key);
             if existing != expect || expect == 0 {
                 return false;
             }
@@ -294,34 +294,53 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
 
     /// Returns the chain that holds the key, or would hold it, and the key's value, 0 if absent.
     #[inline(always)]
-    fn search(&self, hash: u64, key: &KeyWords) -> (ObservedChain<'_, M, K>, u64) {
+    fn search(&self, hash: u64, key: K) -> (ObservedChain<'_, M, K>, u64) {
+        match self.try_search(hash, key) {
+            Ok(found) => found,
+            Err(was_busy) => self.search_again(hash, key, was_busy),
+        }
+    }
+
+    /// Searches after a try that has met a change.
+    #[cold]
+    #[inline(never)]
+    fn search_again(&self, hash: u64, key: K, mut was_busy: bool) -> (ObservedChain<'_, M, K>, u64) {
         let mut spin = Spin::<M>::new();
         loop {
-            // Acquire: pairs with the Release in `split`: the buckets below the extent are
-            // initialised.
-            let extent = Extent(self.extent.load(Ordering::Acquire));
-            let (head, word) = self.chain(hash, extent);
-            // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
-            // version.
-            let version = head.version().load(Ordering::Acquire);
-            // The extent again, after the version. Suppose that it was checked before, that a split
-            // moved the key between the two, and that the chain was unlatched by then. The search
-            // would find an even version and an unchanged extent, and would miss the key.
-            //
-            // Relaxed: if the version is one that a split published, the load above made the
-            // split's extent visible.
-            let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
-            if (version & LOCKED == 0) & unmoved
-                && let Some(value) = head.find(key, version)
-            {
-                return (ObservedChain { head, word, version }, value);
-            }
-            // A search that a split has sent elsewhere need not wait: the next extent leads it to a
-            // chain that may be free.
-            if unmoved {
+            if was_busy {
                 spin.wait();
             }
+            match self.try_search(hash, key) {
+                Ok(found) => return found,
+                Err(busy) => was_busy = busy,
+            }
         }
+    }
+
+    /// Searches once. If a change was under way, returns whether to wait before the next try: a
+    /// search that a split has sent elsewhere need not, as the next extent leads it to a chain that
+    /// may be free.
+    #[inline(always)]
+    fn try_search(&self, hash: u64, key: K) -> Result<(ObservedChain<'_, M, K>, u64), bool> {
+        // Acquire: pairs with the Release in `split`: the buckets below the extent are initialised.
+        let extent = Extent(self.extent.load(Ordering::Acquire));
+        let (head, word) = self.chain(hash, extent);
+        // Acquire: pairs with the Release in `unlatch`: the chain is at least as new as its
+        // version.
+        let version = head.version().load(Ordering::Acquire);
+        // The extent again, after the version. Suppose that it was checked before, that a split
+        // moved the key between the two, and that the chain was unlatched by then. The search would
+        // find an even version and an unchanged extent, and would miss the key.
+        //
+        // Relaxed: if the version is one that a split published, the load above made the split's
+        // extent visible.
+        let unmoved = self.extent.load(Ordering::Relaxed) == extent.0;
+        if (version & LOCKED == 0) & unmoved
+            && let Some(value) = head.find(&key.to_words(), version)
+        {
+            return Ok((ObservedChain { head, word, version }, value));
+        }
+        Err(unmoved)
     }
 
     /// Returns the number of the bucket that the hash belongs to, and of its segment.
@@ -333,7 +352,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             return (0, home as usize);
         }
         let copies = 1 << extent.level();
-        let mut copy = hash & (2 * copies - 1);
+        // From the middle of the hash: there its bits depend on the whole key, as the high ones do.
+        let mut copy = hash >> 16 & (2 * copies - 1);
         // Without a branch: which half of a level a key falls into cannot be predicted.
         copy = if copy * self.base + home >= extent.buckets() { copy & (copies - 1) } else { copy };
         let segment = 64 - copy.leading_zeros() as usize;

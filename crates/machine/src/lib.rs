@@ -166,12 +166,20 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn copy_out(from: &[Self::U64], to: &mut [u64]) {
         // Not zipped: that is no call only where crates are optimised together.
-        let from = &from[..to.len()];
-        for (word, to) in to.iter_mut().enumerate() {
+        assert!(to.len() <= from.len(), "a copy of more words than there are");
+        if let [to] = to {
+            // The loop below is unrolled, and takes long to begin. Relaxed: as there.
+            *to = from[0].load(Ordering::Relaxed);
+            return;
+        }
+        for word in 0..to.len() {
+            // SAFETY: `word` is below the smaller length, by the assertion. The optimiser does not
+            // find that out, and would check it for each word.
+            let (from, to) = unsafe { (from.get_unchecked(word), to.get_unchecked_mut(word)) };
             // Relaxed: the protocol orders the payload, by the word that it checks before and after
             // (seqlock: an Acquire fence between the last payload load and the second load of the
             // version word).
-            *to = from[word].load(Ordering::Relaxed);
+            *to = from.load(Ordering::Relaxed);
         }
     }
 
@@ -179,10 +187,17 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// other core writes there.
     #[inline(always)]
     fn copy_in(to: &[Self::U64], from: &[u64]) {
-        let to = &to[..from.len()];
-        for (word, from) in from.iter().enumerate() {
+        assert!(from.len() <= to.len(), "a copy of more words than there is room for");
+        if let [from] = from {
+            // Relaxed: as below.
+            to[0].store(*from, Ordering::Relaxed);
+            return;
+        }
+        for word in 0..from.len() {
+            // SAFETY: as in `copy_out`.
+            let (from, to) = unsafe { (from.get_unchecked(word), to.get_unchecked(word)) };
             // Relaxed: published by the caller's Release store that ends the write.
-            to[word].store(*from, Ordering::Relaxed);
+            to.store(*from, Ordering::Relaxed);
         }
     }
 

@@ -31,6 +31,16 @@ impl Groups {
         Groups((u16::MAX as u32 >> (GROUPS_MAX - count)) as u16)
     }
 
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn of_bits(bits: u16) -> Groups {
+        Groups(bits)
+    }
+
     /// Returns the groups that are in either set.
     #[inline(always)]
     pub const fn union(self, other: Groups) -> Groups {
@@ -89,6 +99,14 @@ impl Iterator for GroupNumbers {
         let group = self.0.trailing_zeros() as usize;
         self.0 &= self.0 - 1;
         Some(group)
+    }
+}
+
+impl GroupNumbers {
+    /// Whether group 0 is the only one that is left.
+    #[inline(always)]
+    pub const fn is_first_only(&self) -> bool {
+        self.0 == 1
     }
 }
 

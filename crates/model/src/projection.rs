@@ -1,5 +1,7 @@
 //! Choices of columns: which words of a row an access needs.
 
+use std::marker::PhantomData;
+
 use crate::group::Groups;
 use crate::row::{Column, Row};
 
@@ -29,50 +31,72 @@ impl Span {
 
 /// The words of a row that an access needs, and their groups. Other words are not copied, and other
 /// groups are not validated.
-#[derive(Clone, Copy, Debug)]
+///
+/// It has two words, and so travels in registers through all layers. A compiler that has to put it
+/// into memory does not see there that it is a constant.
+#[derive(Clone, Copy)]
 pub struct Projection<'a> {
-    /// The words. `None` stands for all words of the groups.
-    spans: Option<&'a [Span]>,
-    groups: Groups,
+    /// The first of the spans; null stands for all words of the groups.
+    spans: *const Span,
+    /// The number of spans in the low half, and the groups in the high half.
+    count_and_groups: u64,
+    borrowed: PhantomData<&'a [Span]>,
 }
+
+// SAFETY: it is a shared borrow of a slice, and spans are plain data.
+unsafe impl Send for Projection<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Projection<'_> {}
 
 impl<'a> Projection<'a> {
     /// The whole row.
     pub const WHOLE: Projection<'static> = Projection::of_groups(Groups::ALL);
 
     /// No word: the access only asks whether there is a row.
-    pub const EXISTENCE: Projection<'static> = Projection { spans: Some(&[]), groups: Groups::FIRST };
+    pub const EXISTENCE: Projection<'static> = Projection::columns(&[], Groups::FIRST);
 
     /// Returns a projection of these words, in a row whose columns are all of one group. Each span
     /// lies inside the row.
     #[inline(always)]
     pub const fn spans(spans: &'a [Span]) -> Self {
-        Projection { spans: Some(spans), groups: Groups::ALL }
+        Projection::columns(spans, Groups::ALL)
     }
 
     /// Returns a projection of these words, which belong to these groups. Each span lies inside the
     /// row.
     #[inline(always)]
     pub const fn columns(spans: &'a [Span], groups: Groups) -> Self {
-        Projection { spans: Some(spans), groups }
+        debug_assert!(spans.len() <= u32::MAX as usize, "a row has fewer words");
+        let count_and_groups = spans.len() as u64 & u32::MAX as u64 | (groups.bits() as u64) << 32;
+        Projection { spans: spans.as_ptr(), count_and_groups, borrowed: PhantomData }
     }
 
     /// Returns a projection of all words of these groups.
     #[inline(always)]
     pub const fn of_groups(groups: Groups) -> Projection<'static> {
-        Projection { spans: None, groups }
+        let count_and_groups = (groups.bits() as u64) << 32;
+        Projection { spans: std::ptr::null(), count_and_groups, borrowed: PhantomData }
     }
 
     /// Returns the groups that the access needs.
     #[inline(always)]
     pub fn groups(self) -> Groups {
-        self.groups
+        Groups::of_bits((self.count_and_groups >> 32) as u16)
     }
 
     /// Returns the words that the access needs, or `None` if it needs all words of the groups.
     #[inline(always)]
     pub fn words(self) -> Option<&'a [Span]> {
-        self.spans
+        // SAFETY: `columns` has taken the pointer and the length from a slice that is borrowed for
+        // `'a`, and whose length fits the low half.
+        (!self.spans.is_null())
+            .then(|| unsafe { std::slice::from_raw_parts(self.spans, self.count_and_groups as u32 as usize) })
+    }
+}
+
+impl std::fmt::Debug for Projection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Projection").field("words", &self.words()).field("groups", &self.groups()).finish()
     }
 }
 

@@ -359,7 +359,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         self.validation.before_access(own, at, columns.groups(), None)?;
         let first = reads.entries.len();
         let found = reads.observe(cx, at, columns, |word| self.validation.keeps_waiting(own, word))?;
-        self.validation.after_read(own, &reads.entries[first..])?;
+        self.validation.after_read(own, reads.entries.get(first..).unwrap_or_default())?;
         Ok(found)
     }
 
@@ -379,7 +379,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         let first = reads.entries.len();
         let keeps_waiting = |word| self.validation.keeps_waiting(own, word);
         let found = reads.prepare_write(cx, at, groups, mode, V::MARKS_WRITES, keeps_waiting)?;
-        self.validation.after_read(own, &reads.entries[first..])?;
+        self.validation.after_read(own, reads.entries.get(first..).unwrap_or_default())?;
         Ok(found)
     }
 

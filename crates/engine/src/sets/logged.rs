@@ -212,8 +212,7 @@ impl<M: Machine> WriteSet<M> {
     fn note_additions(&mut self, position: usize, table: &TableCore<M>, groups: Groups) -> (usize, usize) {
         let entry = &self.entries[position];
         let payload = table.payload(entry.record);
-        let start = entry.start + entry.key_words as usize;
-        let image = &self.arena[start..start + table.row_words()];
+        let image = &self.arena[entry.image_words()];
         let additions = &mut self.logged.additions;
         let first = additions.len();
         for word in table.spans(groups).flat_map(|span| span.words()) {

@@ -6,7 +6,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
-use crate::protocol::{Located, Protocol, RecordOrigin, RecordState, WriteMode};
+use crate::protocol::{Context, Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
 use crate::sets::WriteKind;
 use crate::table::{Placed, StoredTable};
@@ -22,39 +22,112 @@ const READ_INSTRUCTIONS: u32 = 20;
 /// mispredicted half of the time.
 const WRITE_INSTRUCTIONS: u32 = 200;
 
-/// The operation that a protocol performs on a record. It is a constant at each place that makes
-/// one, so the compiler removes the branch on it.
-#[derive(Clone, Copy)]
-pub(super) enum Call<'c> {
-    Read(Projection<'c>),
-    /// A read of a record that a scan has come by.
-    ReadEntry(Projection<'c>),
-    Write(Groups, WriteMode),
+/// The operation that a protocol performs on a record. A type for each: an enum would be written to
+/// memory, and asked what it is.
+pub(super) trait Call: Copy {
+    /// The operation on a record that is found by its key, instead of by a scan.
+    type ByKey: Call;
+    /// The phase that the protocol's time is counted for.
+    const PHASE: Phase;
+
+    fn groups(self) -> Groups;
+
+    fn by_key(self) -> Self::ByKey;
+
+    fn perform<P: Protocol<M>, M: Machine>(
+        self,
+        protocol: &P,
+        cx: &mut Context<M>,
+        local: &mut P::WorkerState,
+        at: Located<'_, M>,
+    ) -> Result<RecordState, Abort>;
 }
 
-impl Call<'_> {
+#[derive(Clone, Copy)]
+pub(super) struct Read<'c>(pub(super) Projection<'c>);
+
+/// A read of a record that a scan has come by.
+#[derive(Clone, Copy)]
+pub(super) struct ReadEntry<'c>(pub(super) Projection<'c>);
+
+#[derive(Clone, Copy)]
+pub(super) struct Write(pub(super) Groups, pub(super) WriteMode);
+
+impl Call for Read<'_> {
+    type ByKey = Self;
+    const PHASE: Phase = Phase::of(Operation::Read, Activity::Manager);
+
     #[inline(always)]
-    fn groups(&self) -> Groups {
-        match self {
-            Call::Read(columns) | Call::ReadEntry(columns) => columns.groups(),
-            Call::Write(groups, _) => *groups,
-        }
+    fn groups(self) -> Groups {
+        self.0.groups()
     }
 
-    /// Returns the call for a record that is found by its key, instead of by the scan.
     #[inline(always)]
     fn by_key(self) -> Self {
-        if let Call::ReadEntry(columns) = self { Call::Read(columns) } else { self }
+        self
     }
 
-    /// Returns the phase that the protocol's time is counted for.
     #[inline(always)]
-    fn phase(&self) -> Phase {
-        let operation = match self {
-            Call::Read(_) | Call::ReadEntry(_) => Operation::Read,
-            Call::Write(..) => Operation::Write,
-        };
-        Phase::of(operation, Activity::Manager)
+    fn perform<P: Protocol<M>, M: Machine>(
+        self,
+        protocol: &P,
+        cx: &mut Context<M>,
+        local: &mut P::WorkerState,
+        at: Located<'_, M>,
+    ) -> Result<RecordState, Abort> {
+        protocol.read(cx, local, at, self.0)
+    }
+}
+
+impl<'c> Call for ReadEntry<'c> {
+    type ByKey = Read<'c>;
+    const PHASE: Phase = Read::PHASE;
+
+    #[inline(always)]
+    fn groups(self) -> Groups {
+        self.0.groups()
+    }
+
+    #[inline(always)]
+    fn by_key(self) -> Read<'c> {
+        Read(self.0)
+    }
+
+    #[inline(always)]
+    fn perform<P: Protocol<M>, M: Machine>(
+        self,
+        protocol: &P,
+        cx: &mut Context<M>,
+        local: &mut P::WorkerState,
+        at: Located<'_, M>,
+    ) -> Result<RecordState, Abort> {
+        protocol.read_entry(cx, local, at, self.0)
+    }
+}
+
+impl Call for Write {
+    type ByKey = Self;
+    const PHASE: Phase = Phase::of(Operation::Write, Activity::Manager);
+
+    #[inline(always)]
+    fn groups(self) -> Groups {
+        self.0
+    }
+
+    #[inline(always)]
+    fn by_key(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn perform<P: Protocol<M>, M: Machine>(
+        self,
+        protocol: &P,
+        cx: &mut Context<M>,
+        local: &mut P::WorkerState,
+        at: Located<'_, M>,
+    ) -> Result<RecordState, Abort> {
+        protocol.write(cx, local, at, self.0, self.1)
     }
 }
 
@@ -85,22 +158,17 @@ enum Revived {
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Calls the protocol for this record. A failure dooms the transaction.
     #[inline(always)]
-    pub(super) fn call<K: Key>(
+    pub(super) fn call<K: Key, C: Call>(
         &mut self,
         table: &StoredTable<M, K>,
         record: Record<M>,
-        call: Call<'_>,
+        call: C,
     ) -> Result<RecordState, Abort> {
         let worker = &mut *self.worker;
         let (protocol, at) = (worker.engine.protocol(), Located { table, record });
         let (cx, local) = (&mut worker.cx, &mut worker.local);
-        M::enter(call.phase());
-        let found = match call {
-            Call::Read(columns) => protocol.read(cx, local, at, columns),
-            Call::ReadEntry(columns) => protocol.read_entry(cx, local, at, columns),
-            Call::Write(groups, mode) => protocol.write(cx, local, at, groups, mode),
-        };
-        let found = found.map_err(|abort| self.fail(table.id(), abort))?;
+        M::enter(C::PHASE);
+        let found = call.perform(protocol, cx, local, at).map_err(|abort| self.fail(table.id(), abort))?;
         if table.holds_rows() && !self.may_pass(table, record, call.groups()) {
             return Err(self.doom(Abort::new(AbortReason::NotDurable)));
         }
@@ -124,29 +192,45 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// unlinked meanwhile, looks the key up again and calls the protocol for the record that stands
     /// there then.
     #[inline(always)]
-    pub(super) fn access<K: Key>(
+    pub(super) fn access<K: Key, C: Call>(
         &mut self,
         table: &StoredTable<M, K>,
         key: K,
-        mut found: Option<Record<M>>,
-        call: Call<'_>,
+        found: Option<Record<M>>,
+        call: C,
     ) -> Result<Access<M>, Abort> {
-        let mut is_first = true;
-        loop {
-            if let Some(record) = found {
-                if let Some(position) = self.worker.cx.writes.find(record) {
-                    return Ok(Access::Own(position));
-                }
-                let call = if std::mem::take(&mut is_first) { call } else { call.by_key() };
-                match self.call(table, record, call)? {
-                    RecordState::Row => return Ok(Access::Row(record)),
-                    RecordState::Absent => return Ok(Access::Absent),
-                    RecordState::Unlinked => {}
-                }
+        if let Some(record) = found {
+            if let Some(position) = self.worker.cx.writes.find(record) {
+                return Ok(Access::Own(position));
             }
-            found = self.look_again(table, key, found)?;
-            if found.is_none() {
-                return Ok(Access::Gap);
+            match self.call(table, record, call)? {
+                RecordState::Row => return Ok(Access::Row(record)),
+                RecordState::Absent => return Ok(Access::Absent),
+                RecordState::Unlinked => {}
+            }
+        }
+        self.access_again(table, key, found, call.by_key())
+    }
+
+    /// Accesses a key after a lookup that found no record, or found one that was `unlinked`.
+    #[cold]
+    #[inline(never)]
+    fn access_again<K: Key, C: Call>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        mut unlinked: Option<Record<M>>,
+        call: C,
+    ) -> Result<Access<M>, Abort> {
+        loop {
+            let Some(record) = self.look_again(table, key, unlinked)? else { return Ok(Access::Gap) };
+            if let Some(position) = self.worker.cx.writes.find(record) {
+                return Ok(Access::Own(position));
+            }
+            match self.call(table, record, call)? {
+                RecordState::Row => return Ok(Access::Row(record)),
+                RecordState::Absent => return Ok(Access::Absent),
+                RecordState::Unlinked => unlinked = Some(record),
             }
         }
     }
@@ -156,8 +240,6 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     ///
     /// A miss probes the index a second time. So a hit, which is the rule, need not keep the leaf
     /// and its version in registers.
-    #[cold]
-    #[inline(never)]
     fn look_again<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
@@ -198,7 +280,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         M::work(READ_INSTRUCTIONS);
-        let access = self.access(table, key, found, Call::Read(columns))?;
+        let access = self.access(table, key, found, Read(columns))?;
         M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_read(table, key, columns.groups(), access);
@@ -222,7 +304,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         mode: WriteMode,
     ) -> Result<Option<usize>, Abort> {
         M::work(WRITE_INSTRUCTIONS);
-        let access = self.access(table, key, found, Call::Write(groups, mode))?;
+        let access = self.access(table, key, found, Write(groups, mode))?;
         M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_write(table, key, groups, mode, access);
@@ -338,7 +420,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             let inserted = self.insert_own(table, key, position)?;
             return Ok(if inserted { Revived::Image(position) } else { Revived::Exists });
         }
-        let access = match self.call(table, record, Call::Read(Projection::EXISTENCE))? {
+        let access = match self.call(table, record, Read(Projection::EXISTENCE))? {
             RecordState::Row => Access::Row(record),
             RecordState::Absent => Access::Absent,
             RecordState::Unlinked => return Ok(Revived::Unlinked),
@@ -349,7 +431,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if let Access::Row(_) = access {
             return Ok(Revived::Exists);
         }
-        match self.call(table, record, Call::Write(Groups::ALL, WriteMode::Insert))? {
+        match self.call(table, record, Write(Groups::ALL, WriteMode::Insert))? {
             RecordState::Absent => {
                 let worker = &mut *self.worker;
                 worker.engine.protocol().absent_found(&mut worker.local, table.id(), lookup.leaf, lookup.version);

@@ -8,7 +8,7 @@ use contend_index::Key;
 use contend_machine::Machine;
 
 use super::Transaction;
-use super::access::Call;
+use super::access::{Call, Read, Write};
 use crate::abort::{Abort, AbortReason};
 use crate::group::Groups;
 use crate::protocol::{Protocol, RecordState, WriteMode};
@@ -47,7 +47,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         // Updates that concern these groups may concern other groups, too.
         let needed = if write.merged().meets(groups) { groups.union(write.merged()) } else { groups };
         let missing = needed.without(write.image);
-        self.fetch(table, key, position, Call::Read(Projection::of_groups(missing)), missing)?;
+        self.fetch(table, key, position, Read(Projection::of_groups(missing)), missing)?;
         let cx = &mut self.worker.cx;
         cx.writes.show(position, needed, &mut cx.row_buffer);
         Ok(())
@@ -91,7 +91,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             WriteMode::CommitTimeUpdate if !image.meets(groups) => {
                 let more = groups.without(merged);
                 if !more.is_empty() {
-                    self.ask(table, position, Call::Write(more, mode))?;
+                    self.ask(table, position, Write(more, mode))?;
                 }
                 return Ok(Some(position));
             }
@@ -100,7 +100,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             WriteMode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
-                    self.ask(table, position, Call::Write(more, mode))?;
+                    self.ask(table, position, Write(more, mode))?;
                 }
                 self.worker.cx.writes.replace(position, groups);
             }
@@ -108,7 +108,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 let missing = needed.without(image);
                 if !missing.is_empty() {
                     let mode = if mode == WriteMode::Delete { WriteMode::Delete } else { WriteMode::ReadModifyWrite };
-                    self.fetch(table, key, position, Call::Write(missing, mode), missing)?;
+                    self.fetch(table, key, position, Write(missing, mode), missing)?;
                     let cx = &mut self.worker.cx;
                     cx.writes.take(position, missing, &cx.row_buffer);
                 }
@@ -153,7 +153,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         table: &StoredTable<M, K>,
         key: K,
         position: usize,
-        call: Call<'_>,
+        call: impl Call,
         missing: Groups,
     ) -> Result<(), Abort> {
         self.ask(table, position, call)?;
@@ -170,7 +170,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
-    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: Call<'_>) -> Result<(), Abort> {
+    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: impl Call) -> Result<(), Abort> {
         self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
         match self.call(table, record, call)? {

@@ -6,7 +6,7 @@ use contend_index::{Direction, Key, Leaf, ScanVisitor};
 use contend_machine::{Activity, Machine, Operation, Phase};
 
 use super::Transaction;
-use super::access::{Access, Call};
+use super::access::{Access, ReadEntry};
 use super::record::ScanNotes;
 use crate::abort::{Abort, AbortReason};
 use crate::protocol::Protocol;
@@ -79,7 +79,7 @@ where
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
         let record = StoredTable::<M, K>::record(value);
-        let access = transaction.access(table, key, Some(record), Call::ReadEntry(self.columns))?;
+        let access = transaction.access(table, key, Some(record), ReadEntry(self.columns))?;
         // The groups that an own write lacks are in the row buffer before notes are taken.
         if let Access::Own(position) = access {
             transaction.fetch_missing(table, key, position, self.columns.groups())?;

@@ -189,9 +189,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
             if self.version().load(Ordering::Relaxed) != version {
                 return None;
             }
-            // One branch, not two: half of the chains that have a second bucket are done with the
-            // first.
-            if value | u64::from(link == 0) != 0 {
+            if value != 0 || link == 0 {
                 return Some(value);
             }
             bucket = Self::at(link)?;

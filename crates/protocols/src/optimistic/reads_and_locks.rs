@@ -179,38 +179,26 @@ impl<M: Machine> ReadsAndLocks<M> {
         keeps_waiting: impl Fn(u64) -> bool,
     ) -> Result<RecordState, Abort> {
         M::step("read");
+        match self.try_observe::<N>(cx, at, columns, cells.clone()) {
+            Ok(found) => Ok(found),
+            Err(flags) => self.observe_again::<N>(cx, at, columns, cells, flags, keeps_waiting),
+        }
+    }
+
+    /// Reads a record after a look that has met a writer, with these flags.
+    #[cold]
+    #[inline(never)]
+    fn observe_again<const N: usize>(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        cells: impl Iterator<Item = Cell<M>> + Clone,
+        mut flags: u64,
+        keeps_waiting: impl Fn(u64) -> bool,
+    ) -> Result<RecordState, Abort> {
         let mut spin = Spin::<M>::new();
         loop {
-            let (mut words, mut flags) = ([0; N], 0);
-            for (observed_word, cell) in words.iter_mut().zip(cells.clone()) {
-                // (a) Acquire: pairs with the Release of `install_all`; the row copied next is at
-                // least as new as the word.
-                let word = cell.word().load(Ordering::Acquire);
-                (*observed_word, flags) = (observed(word), flags | word);
-            }
-            // (b)
-            if flags & LOCKED == 0 {
-                // (c)
-                cx.copy_row(at, columns);
-                M::step("check");
-                // (d) Acquire: pairs with the fence of a commit, between its locks and its stores
-                // to the rows.
-                M::fence(Ordering::Acquire);
-                // The queued flag is left out: a collector clears it in the word of a row that has
-                // come back (`optimistic::unlink_unlocked`). That changes neither the row nor its
-                // version.
-                // (e) Relaxed: ordered by the fence.
-                let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
-                if cells.clone().zip(words).all(|(cell, word)| now(cell) == word) {
-                    let found = flags::found(flags);
-                    if found != RecordState::Unlinked {
-                        for (cell, word) in cells.zip(words) {
-                            self.entries.push(Read { cell, word });
-                        }
-                    }
-                    return Ok(found);
-                }
-            }
             // The wait is for a commit, which unlocks when it has installed or aborts. Its own
             // waits are limited, so that comes. But a holder that has lost its core may take long,
             // so this wait has a limit as well.
@@ -219,7 +207,53 @@ impl<M: Machine> ReadsAndLocks<M> {
             }
             spin.wait();
             self.read_retries += 1;
+            match self.try_observe::<N>(cx, at, columns, cells.clone()) {
+                Ok(found) => return Ok(found),
+                Err(now) => flags = now,
+            }
         }
+    }
+
+    /// Takes one look at a record. Returns the flags of its words if it has met a writer.
+    #[inline(always)]
+    fn try_observe<const N: usize>(
+        &mut self,
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        columns: Projection<'_>,
+        cells: impl Iterator<Item = Cell<M>> + Clone,
+    ) -> Result<RecordState, u64> {
+        let (mut words, mut flags) = ([0; N], 0);
+        for (observed_word, cell) in words.iter_mut().zip(cells.clone()) {
+            // (a) Acquire: pairs with the Release of `install_all`; the row copied next is at least
+            // as new as the word.
+            let word = cell.word().load(Ordering::Acquire);
+            (*observed_word, flags) = (observed(word), flags | word);
+        }
+        // (b)
+        if flags & LOCKED != 0 {
+            return Err(flags);
+        }
+        // (c)
+        cx.copy_row(at, columns);
+        M::step("check");
+        // (d) Acquire: pairs with the fence of a commit, between its locks and its stores to the
+        // rows.
+        M::fence(Ordering::Acquire);
+        // The queued flag is left out: a collector clears it in the word of a row that has come
+        // back (`optimistic::unlink_unlocked`). That changes neither the row nor its version.
+        // (e) Relaxed: ordered by the fence.
+        let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & !QUEUED;
+        if !cells.clone().zip(words).all(|(cell, word)| now(cell) == word) {
+            return Err(flags);
+        }
+        let found = flags::found(flags);
+        if found != RecordState::Unlinked {
+            for (cell, word) in cells.zip(words) {
+                self.entries.push(Read { cell, word });
+            }
+        }
+        Ok(found)
     }
 
     /// Prepares a write: reads the record where `mode` wants that. `marks` says that the commit
@@ -242,7 +276,8 @@ impl<M: Machine> ReadsAndLocks<M> {
                 // exchange. If this look misses a deletion, `lock` fails (`needs_row`). If it
                 // misses a revival, the record is read although a write needs no read.
                 let gone = |cell: Cell<M>| cell.word().load(Ordering::Relaxed) & (ABSENT | UNLINKED) != 0;
-                if at.cells(groups).any(gone) {
+                let is_gone = at.only_cell(groups).map_or_else(|| at.cells(groups).any(gone), gone);
+                if is_gone {
                     // A miss is observed. Should the record have a row by now, having read it costs
                     // nothing but the read.
                     return self.observe(cx, at, Projection::columns(&[], groups), keeps_waiting);
@@ -341,12 +376,24 @@ impl<M: Machine> ReadsAndLocks<M> {
         for rank in 0..cx.writes.len() {
             let position = if in_order { cx.writes.sorted(rank) } else { rank };
             let write = &cx.writes.entries()[position];
-            for cell in cells_of(write) {
-                // The word from before the lock. An update or a delete aborts here if the row is
-                // gone. The write set has each cell once, so none is locked twice.
-                let word = self.lock(cell, write.needs_row(), pauses)?;
-                largest = largest.max(word & !FLAGS);
-            }
+            let (cells, needs_row) = (cells_of(write), write.needs_row());
+            // The word from before the lock. An update or a delete aborts here if the row is gone.
+            // The write set has each cell once, so none is locked twice.
+            let version = match cells.only_first() {
+                Some(cell) => self.lock(cell, needs_row, pauses)? & !FLAGS,
+                None => self.lock_all(cells, needs_row, pauses)?,
+            };
+            largest = largest.max(version);
+        }
+        Ok(largest)
+    }
+
+    /// Locks these cells of a record, and returns the largest version.
+    #[inline(never)]
+    fn lock_all(&mut self, cells: Cells<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
+        let mut largest = 0;
+        for cell in cells {
+            largest = largest.max(self.lock(cell, needs_row, pauses)? & !FLAGS);
         }
         Ok(largest)
     }
@@ -370,7 +417,8 @@ impl<M: Machine> ReadsAndLocks<M> {
             // (`tid::order_of_validation`). It is an Acquire, too: validation comes before the
             // writes.
             let now = read.cell.word().load(tid::order_of_validation::<F>());
-            if skips(self, read) {
+            // The usual case: the row is as it was, and no lock is on it.
+            if now == read.word || skips(self, read) {
                 continue;
             }
             let difference = now ^ read.observed_word();
