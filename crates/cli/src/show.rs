@@ -112,10 +112,10 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
 /// Returns the text of a whole result: where it ran, the ranks, and what they mean.
 pub(crate) fn result(result: &ResultFile) -> String {
     let (config, environment) = (&result.config, &result.environment);
-    let index = config.index.as_deref().unwrap_or("hash");
+    let index = result.index_in_words();
     let mut text = match &config.chip {
         Some(chip) => format!(
-            "{} · SIMULATED on {}, {} cores at {:.1} GHz: all times are simulated time · {index} index · {} windows of {}\n",
+            "{} · SIMULATED on {}, {} cores at {:.1} GHz: all times are simulated time · {index} · {} windows of {}\n",
             config.workload,
             chip.name,
             config.threads,
@@ -124,7 +124,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
             show_ns((config.window_seconds * 1e9) as u64),
         ),
         None => format!(
-            "{} · {} threads on {} cores ({}) · {index} index · {} windows of {} s, in turns\n",
+            "{} · {} threads on {} cores ({}) · {index} · {} windows of {} s, in turns\n",
             config.workload,
             config.threads,
             environment.cores,

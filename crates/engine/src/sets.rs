@@ -275,9 +275,11 @@ impl<M: Machine> WriteSet<M> {
         if self.arena.len() < self.used {
             self.grow();
         }
-        // Not `copy_from_slice`, which is a call.
+        // Neither `copy_from_slice` nor a zip, which are calls.
         let words = key.to_words();
-        self.arena[key_start..image_start].iter_mut().zip(words).for_each(|(to, word)| *to = word);
+        for (word, to) in self.arena[key_start..image_start].iter_mut().enumerate() {
+            *to = words[word];
+        }
         self.entries.push(Write {
             record,
             kind,

@@ -22,8 +22,8 @@ const PROTECTION: &str = include_str!("protection.md");
 type Pair = [(&'static str, &'static [(&'static str, &'static str)]); 2];
 
 const YCSB: Pair = [
-    ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0")]),
-    ("ycsb", &[("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0.9")]),
+    ("ycsb", &[("ycsb.batch", "off"), ("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0")]),
+    ("ycsb", &[("ycsb.batch", "off"), ("ycsb.records", "100k"), ("ycsb.rmw", "on"), ("ycsb.theta", "0.9")]),
 ];
 /// Workloads of rows with several groups of columns, and with updates that read nothing.
 const TPCC: Pair = [
@@ -154,9 +154,9 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
     println!(
         "An effect is the throughput with the setting, divided by that with the defaults. It is measured on\n\
          `abyss:64`, in 0.4 ms after a warm-up of 0.2 ms. The workload is YCSB on 100,000 records, with 10\n\
-         operations, half reads and half read-modify-writes. Low contention is theta 0, and high contention\n\
-         theta 0.9. For commit-time updates and timestamp splitting it is TPC-C's New-Order and Payment, on\n\
-         64 warehouses (low) and on 4 (high)."
+         operations one by one, half reads and half read-modify-writes. Low contention is theta 0, and high\n\
+         contention theta 0.9. For commit-time updates and timestamp splitting it is TPC-C's New-Order and\n\
+         Payment, on 64 warehouses (low) and on 4 (high)."
     );
     for (number, method) in METHODS.iter().enumerate() {
         println!("\n### {}\n\n{}", capital(method.name), wrapped(&format!("{}.", capital(method.meaning)), ""));

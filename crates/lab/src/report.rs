@@ -80,9 +80,7 @@ fn header(result: &ResultFile) -> String {
             config.threads, result.environment.cores, result.environment.cpu_model
         ),
     };
-    let index = config.index.as_deref().unwrap_or("hash");
-    let windows = windows(result);
-    let setting = format!("{where_it_ran} {index} index, {windows}.");
+    let setting = format!("{where_it_ran} {}, {}.", result.index_in_words(), windows(result));
     format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
 }
 

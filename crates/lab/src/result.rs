@@ -412,6 +412,18 @@ pub struct Check {
 }
 
 impl ResultFile {
+    /// Returns, in words, the index and whether the workload looked its keys up in batches, if it
+    /// can do both.
+    pub fn index_in_words(&self) -> String {
+        let index = self.config.index.as_deref().unwrap_or("hash");
+        let batch = self.options.iter().find(|(name, _)| name.ends_with(".batch"));
+        match batch.map(|(_, value)| value.as_str()) {
+            Some("on") => format!("{index} index, keys in batches"),
+            Some(_) => format!("{index} index, keys one by one"),
+            None => format!("{index} index"),
+        }
+    }
+
     /// Parses a result file.
     ///
     /// # Errors

@@ -43,8 +43,9 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
         format!("{self:?}")
     }
 
-    /// Returns a hash whose high bits and whose low bits both spread keys: neighbours, and keys with
-    /// parts in different bits. It is meant for speed, not against keys that were chosen to collide.
+    /// Returns a hash whose high bits spread keys, and whose middle bits as well: neighbours, and
+    /// keys with parts in different bits. It is meant for speed, not against keys that were chosen
+    /// to collide.
     #[inline(always)]
     fn hash(self) -> u64 {
         let words = self.to_words();
@@ -151,14 +152,15 @@ mod tests {
         };
         let high = |hash: u64| crate::random::below(hash, COUNT as u64) as usize;
         let both = |hash: u64| high(hash) / 16 * 16 + (hash >> 16) as usize % 16;
-        let families: [(&str, fn(u64) -> u64); 8] = [
+        type Family = fn(u64) -> u64;
+        let families: [(&str, Family); 8] = [
             ("neighbours", |n| n),
             ("even", |n| n * 2),
             ("pages", |n| n << 12),
             ("high halves", |n| n << 32),
             ("highest bits", |n| n << 48),
-            ("ten districts", |n| (n % 10) << 40 | n / 10),
-            ("three parts", |n| (n % 4) << 50 | (n / 4 % 10) << 32 | n / 40),
+            ("ten districts", |n| ((n % 10) << 40) + n / 10),
+            ("three parts", |n| ((n % 4) << 50) + ((n / 4 % 10) << 32) + n / 40),
             ("multiples of the seed", |n| n.wrapping_mul(GOLDEN_GAMMA)),
         ];
         for (name, family) in families {

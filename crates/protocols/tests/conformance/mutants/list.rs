@@ -116,7 +116,7 @@ mutants! {
         found IGNORE_PREWRITES, "litmus-random";
     }
     Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-reinsert";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
         found FORGET_READS, "litmus-write-skew";

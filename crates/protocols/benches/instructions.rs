@@ -1,0 +1,251 @@
+//! The instructions of a read, a write and a commit, counted one by one.
+//!
+//! `cargo bench -p contend-protocols --bench instructions` prints a table. A child process runs one
+//! transaction while its parent steps it (`ptrace`) and counts. So the counts are exact, and need
+//! no hardware counters. They belong to one compiler and one kind of processor.
+//!
+//! - *read*, *write*: what one more operation adds to a transaction of five. The rows have 8 bytes,
+//!   and nothing is in the write set twice.
+//! - *batched read*: the same, where one call reads all rows.
+//! - *commit*: a transaction of five reads without them: its beginning, its end, and what it does
+//!   once.
+//!
+//! `-- --check FILE` compares the counts with those of a file and fails if one has grown by more
+//! than 2 %; `-- --write FILE` writes the file. The status is 77 where no process may be stepped.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use contend_engine::{
+    Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction, Worker,
+};
+use contend_machine::Native;
+use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::none::NoControl;
+use contend_protocols::optimistic::silo::Silo;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, raise};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
+const RECORDS: u64 = 100_000;
+/// The operations of a short transaction; a long one has twice as many.
+const OPERATIONS: usize = 5;
+/// The transactions that run before one is counted.
+const BEFORE: usize = 200;
+/// Each count is the least of so many: other processes are at other addresses, and a set of
+/// addresses then needs a step more or less.
+const REPEATS: usize = 3;
+/// The growth that the check allows.
+const GROWTH: f64 = 1.02;
+
+/// Returns the number of instructions of the second call of `body` in a child process.
+fn count_once(body: &mut dyn FnMut()) -> nix::Result<u64> {
+    // SAFETY: this process has one thread. The child only runs `body` and exits.
+    let child = match unsafe { fork() }? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let traced = ptrace::traceme().and_then(|()| raise(Signal::SIGSTOP));
+            if traced.is_ok() {
+                body();
+                // The counted instructions are those between these two signals.
+                let _ = raise(Signal::SIGUSR1);
+                body();
+                let _ = raise(Signal::SIGUSR2);
+            }
+            // No destructor runs: the engine belongs to the parent.
+            unsafe { nix::libc::_exit(0) }
+        }
+    };
+    let mut counted = 0;
+    let mut counts = false;
+    loop {
+        match waitpid(child, None)? {
+            WaitStatus::Stopped(_, Signal::SIGUSR1) => counts = true,
+            WaitStatus::Stopped(_, Signal::SIGUSR2) => {
+                ptrace::kill(child)?;
+                waitpid(child, None)?;
+                return Ok(counted);
+            }
+            WaitStatus::Stopped(..) => counted += u64::from(counts),
+            _ => return Err(nix::errno::Errno::ECHILD),
+        }
+        if counts { ptrace::step(child, None)? } else { ptrace::cont(child, None)? }
+    }
+}
+
+fn count(body: &mut dyn FnMut()) -> nix::Result<u64> {
+    let counts: Vec<u64> = (0..REPEATS).map(|_| count_once(body)).collect::<nix::Result<_>>()?;
+    Ok(counts.into_iter().min().expect("there are repeats"))
+}
+
+/// What a transaction does.
+#[derive(Clone, Copy)]
+enum Kind {
+    Reads,
+    BatchedReads,
+    Writes,
+}
+
+struct Bench<P: NamedProtocol<Native>> {
+    table: Table<u64>,
+    worker: Worker<P, Native>,
+}
+
+/// Returns a key of a set that is not dense: a bijection.
+fn spread(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl<P: NamedProtocol<Native>> Bench<P> {
+    fn new(index: IndexKind) -> Self {
+        let engine = Engine::new(P::new(Default::default()), EngineConfig::default());
+        let table = engine.create_table::<u64>(&TableSpec::of_bytes("rows", index, 8, RECORDS as usize));
+        let mut loader = engine.loader().expect("the first worker");
+        for key in 0..RECORDS {
+            loader.insert(&table, spread(key), |row| row[0] = 1).expect("memory");
+        }
+        drop(loader);
+        Bench { table, worker: Arc::clone(&engine).worker().expect("a worker") }
+    }
+
+    fn transaction(&mut self, kind: Kind, keys: &[u64]) {
+        let table = &self.table;
+        let body = |tx: &mut Transaction<'_, P, Native>| {
+            let mut sum = 0u64;
+            match kind {
+                Kind::Reads => {
+                    for key in keys {
+                        let row = tx.read_row(table, *key, Projection::WHOLE)?;
+                        sum = sum.wrapping_add(row.expect("every key is loaded")[0]);
+                    }
+                }
+                Kind::BatchedReads => tx.read_rows(table, keys, Projection::WHOLE, |_, row| {
+                    sum = sum.wrapping_add(row.expect("every key is loaded")[0]);
+                })?,
+                Kind::Writes => {
+                    for key in keys {
+                        tx.write_row(table, *key, Groups::ALL)?.expect("every key is loaded")[0] = *key;
+                    }
+                }
+            }
+            Ok(sum)
+        };
+        while self.worker.run(body).map(black_box).is_err() {}
+    }
+
+    /// Returns the instructions of a transaction of so many operations.
+    fn of(&mut self, kind: Kind, operations: usize) -> nix::Result<u64> {
+        let keys: Vec<u64> = (1..=operations as u64).map(|key| spread(key * 997)).collect();
+        for _ in 0..BEFORE {
+            self.transaction(kind, &keys);
+        }
+        count(&mut || self.transaction(kind, &keys))
+    }
+}
+
+/// The counts of one protocol over one index, by what is counted.
+fn counts<P: NamedProtocol<Native>>(index: IndexKind, around: u64) -> nix::Result<[(&'static str, f64); 4]> {
+    let mut bench = Bench::<P>::new(index);
+    let mut both = |kind| Ok([bench.of(kind, OPERATIONS)?, bench.of(kind, 2 * OPERATIONS)?]);
+    let [[reads, more_reads], [batched, more_batched], [writes, more_writes]] =
+        [both(Kind::Reads)?, both(Kind::BatchedReads)?, both(Kind::Writes)?];
+    let more = |fewer: u64, more: u64| more.saturating_sub(fewer) as f64 / OPERATIONS as f64;
+    let read = more(reads, more_reads);
+    let commit = (reads - around) as f64 - OPERATIONS as f64 * read;
+    Ok([
+        ("read", read),
+        ("batched read", more(batched, more_batched)),
+        ("write", more(writes, more_writes)),
+        ("commit", commit),
+    ])
+}
+
+type Counts = BTreeMap<String, f64>;
+
+fn all_counts() -> nix::Result<Counts> {
+    let around = count(&mut || ())?;
+    let mut all = Counts::new();
+    for (index, name) in [(IndexKind::Hash, "hash"), (IndexKind::Ordered, "ordered")] {
+        for (protocol, counts) in [
+            ("none", counts::<NoControl>(index, around)?),
+            ("silo", counts::<Silo>(index, around)?),
+            ("2pl-nowait", counts::<NoWait>(index, around)?),
+            ("mvto", counts::<Mvto<Native>>(index, around)?),
+        ] {
+            all.extend(counts.map(|(what, count)| (format!("{protocol},{name},{what}"), count)));
+        }
+    }
+    Ok(all)
+}
+
+fn to_text(counts: &Counts) -> String {
+    let mut text = String::from("protocol,index,of,instructions\n");
+    for (what, count) in counts {
+        let _ = writeln!(text, "{what},{count:.1}");
+    }
+    text
+}
+
+/// Returns what has grown, in sentences.
+fn grown(counts: &Counts, file: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for line in file.lines().skip(1) {
+        let earlier = line.rsplit_once(',').and_then(|(what, count)| Some((what, count.parse::<f64>().ok()?)));
+        let Some((what, earlier)) = earlier else {
+            findings.push(format!("not a count: {line}"));
+            continue;
+        };
+        match counts.get(what) {
+            None => findings.push(format!("nothing was counted for {what}")),
+            Some(now) if *now > earlier * GROWTH + 0.5 => findings.push(format!("{what}: {earlier} -> {now:.1}")),
+            Some(_) => {}
+        }
+    }
+    let known = file.lines().count().saturating_sub(1);
+    if known != counts.len() {
+        findings.push(format!("the file has {known} counts, and {} were counted", counts.len()));
+    }
+    findings
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let counts = match all_counts() {
+        Ok(counts) => counts,
+        Err(error) => {
+            eprintln!("nothing counted: a process can't be stepped here (ptrace): {error}");
+            return ExitCode::from(77);
+        }
+    };
+    let text = to_text(&counts);
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--write", path] => match std::fs::write(path, &text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {path}: {error}");
+                ExitCode::from(2)
+            }
+        },
+        ["--check", path] => match std::fs::read_to_string(path) {
+            Ok(file) => {
+                print!("{text}");
+                let findings = grown(&counts, &file);
+                findings.iter().for_each(|finding| eprintln!("more instructions than in {path}: {finding}"));
+                if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Err(error) => {
+                eprintln!("error: {path}: {error}");
+                ExitCode::from(2)
+            }
+        },
+        _ => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+    }
+}
