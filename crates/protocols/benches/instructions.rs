@@ -11,11 +11,13 @@
 //!   once.
 //!
 //! `-- --check FILE` compares the counts with those of a file and fails if one has grown by more
-//! than 2 %; `-- --write FILE` writes the file. The status is 77 where no process may be stepped.
+//! than 2 %; `-- --write FILE` writes the file. The status is 77 where nothing can be compared: no
+//! process may be stepped, or the file is of another compiler or processor.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::hint::black_box;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
+use nix::sys::personality::{self, Persona};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -37,9 +40,11 @@ const RECORDS: u64 = 100_000;
 const OPERATIONS: usize = 5;
 /// The transactions that run before one is counted.
 const BEFORE: usize = 200;
-/// Each count is the least of so many: other processes are at other addresses, and a set of
-/// addresses then needs a step more or less.
-const REPEATS: usize = 3;
+/// The number of processes that are counted; the least count is taken.
+const REPEATS: usize = 2;
+/// The protocols whose counts are compared: those of others depend a little on addresses, or on the
+/// time at which old versions are collected.
+const COMPARED: [&str; 2] = ["none", "silo"];
 /// The growth that the check allows.
 const GROWTH: f64 = 1.02;
 
@@ -57,7 +62,7 @@ fn count_once(body: &mut dyn FnMut()) -> nix::Result<u64> {
                 body();
                 let _ = raise(Signal::SIGUSR2);
             }
-            // No destructor runs: the engine belongs to the parent.
+            // SAFETY: no destructor runs and no lock is held: the engine belongs to the parent.
             unsafe { nix::libc::_exit(0) }
         }
     };
@@ -138,7 +143,7 @@ impl<P: NamedProtocol<Native>> Bench<P> {
         while self.worker.run(body).map(black_box).is_err() {}
     }
 
-    /// Returns the instructions of a transaction of so many operations.
+    /// Returns the instructions of a transaction of this number of operations.
     fn of(&mut self, kind: Kind, operations: usize) -> nix::Result<u64> {
         let keys: Vec<u64> = (1..=operations as u64).map(|key| spread(key * 997)).collect();
         for _ in 0..BEFORE {
@@ -148,7 +153,7 @@ impl<P: NamedProtocol<Native>> Bench<P> {
     }
 }
 
-/// The counts of one protocol over one index, by what is counted.
+/// The counts of one protocol over one index, each with its name.
 fn counts<P: NamedProtocol<Native>>(index: IndexKind, around: u64) -> nix::Result<[(&'static str, f64); 4]> {
     let mut bench = Bench::<P>::new(index);
     let mut both = |kind| Ok([bench.of(kind, OPERATIONS)?, bench.of(kind, 2 * OPERATIONS)?]);
@@ -166,25 +171,37 @@ fn counts<P: NamedProtocol<Native>>(index: IndexKind, around: u64) -> nix::Resul
 }
 
 type Counts = BTreeMap<String, f64>;
+/// [`counts`] of a protocol.
+type CountOf = fn(IndexKind, u64) -> nix::Result<[(&'static str, f64); 4]>;
 
-fn all_counts() -> nix::Result<Counts> {
+fn all_counts(is_wanted: impl Fn(&str) -> bool) -> nix::Result<Counts> {
     let around = count(&mut || ())?;
     let mut all = Counts::new();
     for (index, name) in [(IndexKind::Hash, "hash"), (IndexKind::Ordered, "ordered")] {
-        for (protocol, counts) in [
-            ("none", counts::<NoControl>(index, around)?),
-            ("silo", counts::<Silo>(index, around)?),
-            ("2pl-nowait", counts::<NoWait>(index, around)?),
-            ("mvto", counts::<Mvto<Native>>(index, around)?),
-        ] {
+        let of: [(&str, CountOf); 4] = [
+            ("none", counts::<NoControl>),
+            ("silo", counts::<Silo>),
+            ("2pl-nowait", counts::<NoWait>),
+            ("mvto", counts::<Mvto<Native>>),
+        ];
+        for (protocol, counts) in of.into_iter().filter(|(protocol, _)| is_wanted(protocol)) {
+            let counts = counts(index, around)?;
             all.extend(counts.map(|(what, count)| (format!("{protocol},{name},{what}"), count)));
         }
     }
     Ok(all)
 }
 
+/// Returns the compiler and the kind of processor.
+fn compiled_for() -> String {
+    let version = std::process::Command::new("rustc").arg("-V").output();
+    let version =
+        version.map_or_else(|_| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    format!("# {}; {}", version.trim(), std::env::consts::ARCH)
+}
+
 fn to_text(counts: &Counts) -> String {
-    let mut text = String::from("protocol,index,of,instructions\n");
+    let mut text = format!("{}\nprotocol,index,of,instructions\n", compiled_for());
     for (what, count) in counts {
         let _ = writeln!(text, "{what},{count:.1}");
     }
@@ -194,7 +211,7 @@ fn to_text(counts: &Counts) -> String {
 /// Returns what has grown, in sentences.
 fn grown(counts: &Counts, file: &str) -> Vec<String> {
     let mut findings = Vec::new();
-    for line in file.lines().skip(1) {
+    for line in file.lines().skip(2) {
         let earlier = line.rsplit_once(',').and_then(|(what, count)| Some((what, count.parse::<f64>().ok()?)));
         let Some((what, earlier)) = earlier else {
             findings.push(format!("not a count: {line}"));
@@ -206,16 +223,35 @@ fn grown(counts: &Counts, file: &str) -> Vec<String> {
             Some(_) => {}
         }
     }
-    let known = file.lines().count().saturating_sub(1);
+    let known = file.lines().count().saturating_sub(2);
     if known != counts.len() {
         findings.push(format!("the file has {known} counts, and {} were counted", counts.len()));
     }
     findings
 }
 
+/// Starts this program again with addresses that are the same in each run: a set of addresses needs
+/// steps more or less from one run to the next otherwise. Does nothing where that can't be had.
+fn fix_addresses() -> nix::Result<()> {
+    let now = personality::get()?;
+    if !now.contains(Persona::ADDR_NO_RANDOMIZE) {
+        personality::set(now | Persona::ADDR_NO_RANDOMIZE)?;
+        if personality::get()?.contains(Persona::ADDR_NO_RANDOMIZE) {
+            let own = std::env::current_exe().map_err(|_| nix::errno::Errno::ENOENT)?;
+            let failed = std::process::Command::new(own).args(std::env::args_os().skip(1)).exec();
+            eprintln!("note: addresses differ from run to run: {failed}");
+        }
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    if let Err(error) = fix_addresses() {
+        eprintln!("note: addresses differ from run to run: {error}");
+    }
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let counts = match all_counts() {
+    let compares = arguments.iter().any(|argument| ["--check", "--write"].contains(&argument.as_str()));
+    let counts = match all_counts(|protocol| !compares || COMPARED.contains(&protocol)) {
         Ok(counts) => counts,
         Err(error) => {
             eprintln!("nothing counted: a process can't be stepped here (ptrace): {error}");
@@ -232,6 +268,11 @@ fn main() -> ExitCode {
             }
         },
         ["--check", path] => match std::fs::read_to_string(path) {
+            Ok(file) if file.lines().next() != Some(&compiled_for()) => {
+                print!("{text}");
+                eprintln!("nothing compared: {path} is of another compiler or processor than {}", compiled_for());
+                ExitCode::from(77)
+            }
             Ok(file) => {
                 print!("{text}");
                 let findings = grown(&counts, &file);
