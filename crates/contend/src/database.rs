@@ -676,14 +676,15 @@ impl<P: Protocol<Native>> Database<P> {
         loop {
             let start = self.start(seat, kind).map_err(Failure::Database)?;
             let mut transaction = begin(&mut seat.worker, start);
-            if !types.is_current(&seat.types) {
-                // It may have begun as a type that is something else now. This is a conflict, as a
-                // changed row is: a transaction that starves stays as near to its protection.
-                transaction.abort(AbortReason::ReadValidation);
-                continue;
-            }
-            let failure = match body(&mut transaction) {
-                Ok(value) => match transaction.commit() {
+            // It may have begun as a type that is something else now. This is a conflict, as a
+            // changed row is: a transaction that starves stays as near to its protection.
+            let is_late = !types.is_current(&seat.types);
+            let failure = match if is_late { None } else { Some(body(&mut transaction)) } {
+                None => {
+                    transaction.abort(AbortReason::ReadValidation);
+                    None
+                }
+                Some(Ok(value)) => match transaction.commit() {
                     Ok(()) => {
                         seat.retry.done();
                         let worker = &mut seat.worker;
@@ -693,7 +694,7 @@ impl<P: Protocol<Native>> Database<P> {
                     Err(abort) if abort.reason.is_conflict() => None,
                     Err(abort) => Some(Failure::Database(error_of(&mut seat.worker, abort))),
                 },
-                Err(error) => {
+                Some(Err(error)) => {
                     let reason = match transaction.doomed().unwrap_or_else(|| reason(&error)) {
                         // A body may end with an error of its own and not call `cancel`.
                         AbortReason::User => transaction.cancel().reason,

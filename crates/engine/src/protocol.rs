@@ -174,7 +174,7 @@ pub struct Context<M: Machine> {
     pub writes: WriteSet<M>,
     /// The leaves of indexes that the transaction depends on.
     pub nodes: NodeSet<M>,
-    /// The buffer that rows are copied to when they are read. It never shrinks.
+    /// The buffer that rows are copied to when they are read. It has room for a line at least.
     pub row_buffer: Vec<u64>,
     /// The transaction's declaration.
     pub declaration: Declaration<M>,

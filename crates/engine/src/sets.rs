@@ -352,8 +352,10 @@ impl<M: Machine> WriteSet<M> {
 
     #[cold]
     fn grow(&mut self) {
-        assert!(self.used <= u32::MAX as usize, "a transaction writes less than 32 GiB");
-        self.arena.resize(self.used.next_power_of_two(), 0);
+        // So the positions of entries fit 32 bits.
+        let most = u32::MAX as usize;
+        assert!(self.used <= most, "a transaction writes less than 32 GiB");
+        self.arena.resize(self.used.next_power_of_two().min(most), 0);
     }
 
     /// Notes that the image of the entry at `position` will hold these groups, which the caller

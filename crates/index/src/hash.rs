@@ -5,8 +5,8 @@
 //! version. By it lookups are optimistic (a seqlock), and changes latch the chain.
 //!
 //! 1. With `n` buckets, `base << level <= n < base << (level + 1)`, a hash names a home bucket
-//!    below `base` by its high bits, and one of `2^(level + 1)` copies of the home by its low bits.
-//!    If that copy does not exist yet, the hash belongs to the copy that one low bit fewer names.
+//!    below `base` by its high bits, and one of `2^(level + 1)` copies of the home by low
+//!    bits. If that copy does not exist yet, the hash belongs to the copy that one bit fewer names.
 //!    `base` need not be a power of two, so the index can be made to measure.
 //! 2. Growing splits bucket `n - (base << level)` into itself and bucket `n`: one chain at a time,
 //!    none of the others moves. Buckets are allocated in segments that double, and are neither
@@ -352,8 +352,8 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             return (0, home as usize);
         }
         let copies = 1 << extent.level();
-        // From the middle of the hash: there its bits depend on the whole key, as the high ones do.
-        let mut copy = hash >> 16 & (2 * copies - 1);
+        // The low bits of a hash alone depend on some bits of its key only (`Key::hash`).
+        let mut copy = (hash ^ hash >> 32) & (2 * copies - 1);
         // Without a branch: which half of a level a key falls into cannot be predicted.
         copy = if copy * self.base + home >= extent.buckets() { copy & (copies - 1) } else { copy };
         let segment = 64 - copy.leading_zeros() as usize;

@@ -51,7 +51,7 @@ impl Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Activity {
-    /// The transaction's own logic, and copying rows.
+    /// The transaction's own logic, and copying rows of more than a line.
     Useful,
     /// Looking keys up.
     Index,

@@ -43,18 +43,18 @@ pub trait Key: Copy + Ord + Debug + Send + Sync + 'static {
         format!("{self:?}")
     }
 
-    /// Returns a hash whose high bits spread keys, and whose middle bits as well: neighbours, and
-    /// keys with parts in different bits. It is meant for speed, not against keys that were chosen
-    /// to collide.
+    /// Returns a hash whose high bits spread neighbours, and keys with parts in different bits. So
+    /// do the low bits of `hash ^ hash >> 32`; those of the hash alone depend on some bits of the
+    /// key only. It is meant for speed, not against keys that were chosen to collide.
     #[inline(always)]
     fn hash(self) -> u64 {
         let words = self.to_words();
         let mut hash = 0;
         for word in &words[..Self::WORDS] {
-            // By the first product the high bits depend on all bits of the word. The shift brings
-            // them to the low half, and the second product from there to the high bits again.
-            let product = (hash ^ *word).wrapping_mul(GOLDEN_GAMMA);
-            hash = (product ^ product >> 32).wrapping_mul(MULTIPLIER);
+            // Both halves of the first product, folded into one, depend on all bits of the word.
+            // The second product brings them to the high bits.
+            let product = u128::from(hash ^ *word ^ GOLDEN_GAMMA) * u128::from(MULTIPLIER);
+            hash = (product as u64 ^ (product >> 64) as u64).wrapping_mul(GOLDEN_GAMMA);
         }
         hash
     }
@@ -139,21 +139,22 @@ mod tests {
     }
 
     /// As good as chance for keys as workloads have them: by the high bits alone, and by high and
-    /// low bits together, as in a hash index that has grown to 16 times its size.
+    /// low bits together, as in a hash index that has grown to 16 or 1,024 times its size.
     #[test]
     fn hashes_spread_keys_with_structure() {
         const COUNT: usize = 1 << 16;
         // Of 65,536 keys by chance: 1 - (1 + 1 + 1/2) / e.
         let by_chance = 1.0 - 2.5 / std::f64::consts::E;
-        let check = |name: &str, crowded: [f64; 2]| {
-            for (bits, crowded) in ["high", "both"].iter().zip(crowded) {
+        let check = |name: &str, crowded: [f64; 3]| {
+            for (bits, crowded) in ["high", "4 low", "10 low"].iter().zip(crowded) {
                 assert!(crowded < 1.1 * by_chance, "{name}, {bits} bits: {crowded:.3}, by chance {by_chance:.3}");
             }
         };
         let high = |hash: u64| crate::random::below(hash, COUNT as u64) as usize;
-        let both = |hash: u64| high(hash) / 16 * 16 + (hash >> 16) as usize % 16;
+        let grown =
+            |bits: u32| move |hash: u64| (high(hash) >> bits << bits) + (hash ^ hash >> 32) as usize % (1 << bits);
         type Family = fn(u64) -> u64;
-        let families: [(&str, Family); 8] = [
+        let families: [(&str, Family); 9] = [
             ("neighbours", |n| n),
             ("even", |n| n * 2),
             ("pages", |n| n << 12),
@@ -161,13 +162,14 @@ mod tests {
             ("highest bits", |n| n << 48),
             ("ten districts", |n| ((n % 10) << 40) + n / 10),
             ("three parts", |n| ((n % 4) << 50) + ((n / 4 % 10) << 32) + n / 40),
+            ("a high byte", |n| ((n % 256) << 56) + n / 256),
             ("multiples of the seed", |n| n.wrapping_mul(GOLDEN_GAMMA)),
         ];
         for (name, family) in families {
             let keys: Vec<u64> = (0..COUNT as u64).map(family).collect();
-            check(name, [crowded(&keys, high), crowded(&keys, both)]);
+            check(name, [crowded(&keys, high), crowded(&keys, grown(4)), crowded(&keys, grown(10))]);
         }
         let wide: Vec<[u8; 16]> = (0..COUNT as u64).map(|n| <[u8; 16]>::from_words([n % 256, n / 256, 0, 0])).collect();
-        check("two words", [crowded(&wide, high), crowded(&wide, both)]);
+        check("two words", [crowded(&wide, high), crowded(&wide, grown(4)), crowded(&wide, grown(10))]);
     }
 }

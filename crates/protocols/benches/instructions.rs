@@ -11,8 +11,9 @@
 //!   once.
 //!
 //! `-- --check FILE` compares the counts with those of a file and fails if one has grown by more
-//! than 2 %; `-- --write FILE` writes the file. The status is 77 where nothing can be compared: no
-//! process may be stepped, or the file is of another compiler or processor.
+//! than 2 %, or by more than 15 % if the file is of another compiler; `-- --write FILE` writes the
+//! file. The status is 77 where nothing can be compared: no process may be stepped, or the
+//! processor is of another kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,16 +41,18 @@ const RECORDS: u64 = 100_000;
 const OPERATIONS: usize = 5;
 /// The transactions that run before one is counted.
 const BEFORE: usize = 200;
-/// The number of processes that are counted; the least count is taken.
-const REPEATS: usize = 2;
+/// The sets of keys that are counted; the least count is taken. The addresses of their records
+/// differ, and some sets need a step more to find that an address is new (`AddressMap`).
+const KEY_SETS: u64 = 4;
 /// The protocols whose counts are compared: those of others depend a little on addresses, or on the
 /// time at which old versions are collected.
 const COMPARED: [&str; 2] = ["none", "silo"];
-/// The growth that the check allows.
+/// The growth that the check allows, by the same compiler and by another one.
 const GROWTH: f64 = 1.02;
+const GROWTH_BY_COMPILER: f64 = 1.15;
 
 /// Returns the number of instructions of the second call of `body` in a child process.
-fn count_once(body: &mut dyn FnMut()) -> nix::Result<u64> {
+fn count(body: &mut dyn FnMut()) -> nix::Result<u64> {
     // SAFETY: this process has one thread. The child only runs `body` and exits.
     let child = match unsafe { fork() }? {
         ForkResult::Parent { child } => child,
@@ -76,16 +79,11 @@ fn count_once(body: &mut dyn FnMut()) -> nix::Result<u64> {
                 waitpid(child, None)?;
                 return Ok(counted);
             }
-            WaitStatus::Stopped(..) => counted += u64::from(counts),
-            _ => return Err(nix::errno::Errno::ECHILD),
+            WaitStatus::Stopped(_, Signal::SIGTRAP | Signal::SIGSTOP) => counted += u64::from(counts),
+            other => panic!("the counted transaction has ended its process: {other:?}"),
         }
         if counts { ptrace::step(child, None)? } else { ptrace::cont(child, None)? }
     }
-}
-
-fn count(body: &mut dyn FnMut()) -> nix::Result<u64> {
-    let counts: Vec<u64> = (0..REPEATS).map(|_| count_once(body)).collect::<nix::Result<_>>()?;
-    Ok(counts.into_iter().min().expect("there are repeats"))
 }
 
 /// What a transaction does.
@@ -145,11 +143,15 @@ impl<P: NamedProtocol<Native>> Bench<P> {
 
     /// Returns the instructions of a transaction of this number of operations.
     fn of(&mut self, kind: Kind, operations: usize) -> nix::Result<u64> {
-        let keys: Vec<u64> = (1..=operations as u64).map(|key| spread(key * 997)).collect();
-        for _ in 0..BEFORE {
-            self.transaction(kind, &keys);
+        let mut least = u64::MAX;
+        for set in 0..KEY_SETS {
+            let keys: Vec<u64> = (1..=operations as u64).map(|key| spread(key * (997 + 101 * set))).collect();
+            for _ in 0..BEFORE {
+                self.transaction(kind, &keys);
+            }
+            least = least.min(count(&mut || self.transaction(kind, &keys))?);
         }
-        count(&mut || self.transaction(kind, &keys))
+        Ok(least)
     }
 }
 
@@ -209,7 +211,7 @@ fn to_text(counts: &Counts) -> String {
 }
 
 /// Returns what has grown, in sentences.
-fn grown(counts: &Counts, file: &str) -> Vec<String> {
+fn grown(counts: &Counts, file: &str, growth: f64) -> Vec<String> {
     let mut findings = Vec::new();
     for line in file.lines().skip(2) {
         let earlier = line.rsplit_once(',').and_then(|(what, count)| Some((what, count.parse::<f64>().ok()?)));
@@ -219,7 +221,7 @@ fn grown(counts: &Counts, file: &str) -> Vec<String> {
         };
         match counts.get(what) {
             None => findings.push(format!("nothing was counted for {what}")),
-            Some(now) if *now > earlier * GROWTH + 0.5 => findings.push(format!("{what}: {earlier} -> {now:.1}")),
+            Some(now) if *now > earlier * growth + 0.5 => findings.push(format!("{what}: {earlier} -> {now:.1}")),
             Some(_) => {}
         }
     }
@@ -268,14 +270,17 @@ fn main() -> ExitCode {
             }
         },
         ["--check", path] => match std::fs::read_to_string(path) {
-            Ok(file) if file.lines().next() != Some(&compiled_for()) => {
-                print!("{text}");
-                eprintln!("nothing compared: {path} is of another compiler or processor than {}", compiled_for());
-                ExitCode::from(77)
-            }
             Ok(file) => {
                 print!("{text}");
-                let findings = grown(&counts, &file);
+                let (header, own) = (file.lines().next().unwrap_or_default(), compiled_for());
+                if header.starts_with('#') && !header.ends_with(std::env::consts::ARCH) {
+                    eprintln!("nothing compared: {path} is of another kind of processor ({header})");
+                    return ExitCode::from(77);
+                }
+                if header != own {
+                    eprintln!("note: {path} is of another compiler ({header}) than this one ({own})");
+                }
+                let findings = grown(&counts, &file, if header == own { GROWTH } else { GROWTH_BY_COMPILER });
                 findings.iter().for_each(|finding| eprintln!("more instructions than in {path}: {finding}"));
                 if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }

@@ -358,8 +358,10 @@ impl Ycsb {
         let mut surprises = 0;
         let (field, first) = (input.field, self.spans[input.field].first as usize);
         let (groups, columns) = (self.groups(field), self.columns(field));
-        if self.options.batch {
+        if !input.writes.is_empty() {
             tx.announce_writes(&self.table, &input.writes, groups);
+        }
+        if !input.reads.is_empty() {
             tx.read_rows(&self.table, &input.reads, columns, |_, row| match row {
                 Some(row) => sink ^= row[first],
                 None => surprises += 1,
@@ -727,8 +729,14 @@ mod tests {
     #[test]
     fn operations_come_in_the_ratios_asked_for() {
         let mut options = YcsbOptions::default();
-        for (name, value) in [("ycsb.scan", "0.2"), ("ycsb.insert", "0.1"), ("ycsb.read", "0.75"), ("ycsb.ops", "100")]
-        {
+        let settings = [
+            ("ycsb.batch", "off"),
+            ("ycsb.scan", "0.2"),
+            ("ycsb.insert", "0.1"),
+            ("ycsb.read", "0.75"),
+            ("ycsb.ops", "100"),
+        ];
+        for (name, value) in settings {
             options.set(name, value).expect("a valid option");
         }
         let ycsb = Ycsb::create(&options, IndexKind::Ordered, &engine());
