@@ -172,8 +172,13 @@ fn cost(entry: &ProtocolResult, measured: &Measured) -> String {
         0 => String::new(),
         _ => format!("99 of 100 transactions within {}, ", show_ns(measured.latency_ns_p99)),
     };
+    // Less than half a per cent is nothing to think of.
+    let drawing = match measured.driver_share * 100.0 {
+        percent if percent < 0.5 => String::new(),
+        percent => format!(" Drawing the transactions takes {percent:.0} % of the threads' time."),
+    };
     format!(
-        "{} costs: {}{:.1} % of the tries aborted, {latency}{:.0} bytes a record.",
+        "{} costs: {}{:.1} % of the tries aborted, {latency}{:.0} bytes a record.{drawing}",
         entry.protocol,
         of_none.unwrap_or_default(),
         measured.abort_rate * 100.0,

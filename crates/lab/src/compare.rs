@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use contend_engine::abort::AbortCounts;
 use contend_engine::{AbortReason, Isolation};
-use contend_machine::{Activity, Operation, Phase};
+use contend_machine::{Activity, Machine, Native, Operation, Phase};
 
 use crate::advice::{finding, recommendation};
 use crate::environment;
@@ -475,6 +475,7 @@ impl Entry {
             abort_rate: abort_rate(commits, aborts),
             aborts_by_reason: by_reason(&all.aborts),
             piece_retries: all.piece_retries,
+            driver_share: driver_share(plan, seconds, total),
             latency_ns_p50: all.latencies.value_at_quantile(0.5),
             latency_ns_p90: all.latencies.value_at_quantile(0.9),
             latency_ns_p95: all.latencies.value_at_quantile(0.95),
@@ -547,6 +548,12 @@ fn due(plan: &RunPlan, seconds: f64) -> f64 {
         Some(chip) => threads * seconds * chip.preset.core.hertz,
         None => threads * seconds / SAMPLE_EVERY.as_secs_f64(),
     }
+}
+
+/// Returns the fraction of the threads' time in which the workload drew its transactions.
+fn driver_share(plan: &RunPlan, seconds: f64, total: &Tally) -> f64 {
+    let hertz = plan.chip.as_ref().map_or_else(Native::cycles_per_second, |chip| chip.preset.core.hertz);
+    total.drawing as f64 / (plan.config.threads as f64 * seconds * hertz).max(1.0)
 }
 
 /// Returns the breakdown of the time, or `None` if no time was recorded.

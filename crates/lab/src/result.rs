@@ -183,6 +183,10 @@ pub struct Measured {
     /// among the aborts. `None` for protocols that do not treat pieces by themselves.
     #[serde(default)]
     pub piece_retries: Option<u64>,
+    /// The fraction of the threads' time in which the workload drew its transactions: the part of
+    /// the measurement that is not of the engine. 0 in results that are older than this field.
+    #[serde(default)]
+    pub driver_share: f64,
     /// The median latency from the first try to the commit, in nanoseconds.
     pub latency_ns_p50: u64,
     /// The 90th percentile of latency; 0 in results that are older than this field.

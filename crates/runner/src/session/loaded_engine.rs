@@ -154,10 +154,15 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         let end = worker.commits().saturating_add(share);
         while !over() && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
-            workload.next(worker, client, input);
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);
-            let start = if timed { M::now() } else { 0 };
+            let now = || if timed { M::now() } else { 0 };
+            let before = now();
+            workload.next(worker, client, input);
+            let start = now();
+            if timed {
+                tally.borrow_mut().drawing += TIMED_EVERY * start.wrapping_sub(before);
+            }
             let kind = workload.kind(input);
             let retries_before = worker.piece_retries();
             loop {

@@ -63,6 +63,9 @@ pub struct Tally {
     pub kinds: Vec<KindCount>,
     /// The time from the beginning of a timed transaction until it was durable, in nanoseconds.
     pub durable: Histogram<u64>,
+    /// The cycles in which the workload drew its transactions, before they began: those of the
+    /// timed ones stand for all.
+    pub drawing: u64,
     /// The time of tries that committed.
     pub useful: PhaseTimes,
     /// The time of aborted tries, and the time between an abort and the next try.
@@ -81,6 +84,7 @@ impl Tally {
         Tally {
             kinds: vec![KindCount::new(); kinds],
             durable: histogram(),
+            drawing: 0,
             useful: [0; Phase::COUNT],
             aborted: [0; Phase::COUNT],
         }
@@ -91,6 +95,7 @@ impl Tally {
         self.kinds.resize_with(other.kinds.len().max(self.kinds.len()), KindCount::new);
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(sum, kind)| sum.add(kind));
         self.durable.add(&other.durable).expect("histograms of equal bounds");
+        self.drawing += other.drawing;
         let add =
             |sum: &mut PhaseTimes, times: &PhaseTimes| sum.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
         add(&mut self.useful, &other.useful);
