@@ -678,8 +678,8 @@ impl<P: Protocol<Native>> Database<P> {
             let mut transaction = begin(&mut seat.worker, start);
             // It may have begun as a type that is something else now. This is a conflict, as a
             // changed row is: a transaction that starves stays as near to its protection.
-            let is_late = !types.is_current(&seat.types);
-            let failure = match if is_late { None } else { Some(body(&mut transaction)) } {
+            let ended = types.is_current(&seat.types).then(|| body(&mut transaction));
+            let failure = match ended {
                 None => {
                     transaction.abort(AbortReason::ReadValidation);
                     None

@@ -145,7 +145,7 @@ struct LongOnesCommit;
 
 impl ProtocolTest<Native> for LongOnesCommit {
     fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
-        for _ in 0..4 * rounds() {
+        for _ in 0..2 * rounds() {
             let tries = long_beside_short(make(), true, AFTER, None);
             assert!(tries <= TRIES_MAX, "{name}: a long transaction starves");
         }
