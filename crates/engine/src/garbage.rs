@@ -25,16 +25,50 @@ use std::collections::VecDeque;
 use contend_index::KeyWords;
 use contend_machine::Machine;
 
+use crate::protocol::OldVersion;
 use crate::record::Record;
 
-/// A record in a queue: a tombstone that waits to be unlinked, or a record or version that waits to
-/// be reused.
+/// A record in a queue: a tombstone that waits to be unlinked, or a record that waits to be reused.
+#[derive(Debug)]
 pub(crate) struct RetiredRecord<M: Machine> {
     pub(crate) record: Record<M>,
     pub(crate) table: u32,
     pub(crate) key: KeyWords,
     /// The global epoch when the record was queued.
     pub(crate) epoch: u64,
+}
+
+/// An old version that waits to be reused.
+#[derive(Debug)]
+pub(crate) struct RetiredVersion<M: Machine> {
+    pub(crate) version: OldVersion<M>,
+    /// No transaction needs it that begins two epochs later.
+    pub(crate) epoch: u64,
+}
+
+/// An entry of a queue.
+pub(crate) trait Retired {
+    /// Returns the epoch by which the queue is ordered.
+    fn epoch(&self) -> u64;
+}
+
+impl<M: Machine> Retired for RetiredRecord<M> {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl<M: Machine> Retired for RetiredVersion<M> {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+/// Removes and returns the first entry of a queue if it is due: if no transaction can hold it,
+/// because the oldest running one is of epoch `oldest`, two or more past the entry's epoch.
+pub(crate) fn pop_older<R: Retired>(queue: &mut VecDeque<R>, oldest: u64) -> Option<R> {
+    let first = queue.front()?;
+    if oldest > first.epoch() + 1 { queue.pop_front() } else { None }
 }
 
 /// The capacity above which [`trim_queue`] gives memory back.
@@ -57,11 +91,13 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
 }
 
 /// The garbage of one worker. Each queue is in the order of its epochs, oldest first.
+#[derive(Debug)]
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
     pub(crate) unlinked: VecDeque<RetiredRecord<M>>,
-    /// Old versions, which have no keys.
-    pub(crate) versions: VecDeque<RetiredRecord<M>>,
+    /// Their records belong to no index, and so name their tables themselves: there are many, and
+    /// each look at the list of tables would touch a line that all workers share.
+    pub(crate) versions: VecDeque<RetiredVersion<M>>,
     /// The number of tombstones queued since the last collection. A collection looks at more than
     /// this number, so that the queue doesn't grow without bound.
     pub(crate) queued: usize,
@@ -74,20 +110,14 @@ impl<M: Machine> Default for Garbage<M> {
 }
 
 impl<M: Machine> Garbage<M> {
-    /// Removes and returns the first record of a queue if it is due: if no transaction can hold it,
-    /// because the oldest running one is of epoch `oldest`, two or more past the record's epoch.
-    pub(crate) fn pop_older(queue: &mut VecDeque<RetiredRecord<M>>, oldest: u64) -> Option<RetiredRecord<M>> {
-        let first = queue.front()?;
-        if oldest > first.epoch + 1 { queue.pop_front() } else { None }
-    }
-
     /// Whether the first record of a queue may be due when the global epoch is `current`. No
     /// worker's epoch is later than that, so `false` is certain, and a caller need not look for the
     /// oldest epoch.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
-        [&self.tombstones, &self.unlinked, &self.versions]
-            .into_iter()
-            .any(|queue| queue.front().is_some_and(|first| current > first.epoch + 1))
+        let is_due = |epoch: u64| current > epoch + 1;
+        let records = [&self.tombstones, &self.unlinked];
+        records.into_iter().any(|queue| queue.front().is_some_and(|first| is_due(first.epoch)))
+            || self.versions.front().is_some_and(|first| is_due(first.epoch))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -15,6 +15,7 @@ use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Opt
 use crate::config::EngineOptions;
 use crate::declaration::Declaration;
 use crate::fault::Fault;
+use crate::garbage::{Garbage, RetiredVersion};
 use crate::layout::TableCore;
 use crate::pieces::{PieceBegin, PieceOutcome};
 use crate::record::{Cell, Cells, Record};
@@ -184,9 +185,8 @@ pub struct Context<M: Machine> {
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
     /// The worker's share of each table's memory.
     pub(crate) arenas: Arenas<M>,
-    /// Replaced versions whose memory waits for reuse, each with an epoch. Every worker must be two
-    /// past it.
-    pub(crate) replaced: Vec<(OldVersion<M>, u64)>,
+    /// Records and old versions whose memory waits for reuse.
+    pub(crate) garbage: Garbage<M>,
     /// Counts of the old versions that this worker has made and collected.
     pub versions: VersionCounts,
 }
@@ -350,7 +350,7 @@ impl<M: Machine> Context<M> {
     /// Retires a version that is of no interest to transactions that begin two epochs after
     /// `epoch`, or later. It is reused when all earlier transactions have ended.
     pub fn retire_version(&mut self, version: OldVersion<M>, epoch: u64) {
-        self.replaced.push((version, epoch));
+        self.garbage.versions.push_back(RetiredVersion { version, epoch });
     }
 
     /// Gives back the memory of a version that no transaction can reach any more.

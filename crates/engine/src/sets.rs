@@ -405,7 +405,7 @@ impl<M: Machine> WriteSet<M> {
     /// panics leaves no trace.
     #[inline(always)]
     pub fn apply_updates(&mut self) {
-        if !self.pending.is_empty() {
+        if self.has_updates() {
             (0..self.entries.len()).for_each(|position| self.merge(position));
         }
     }
@@ -588,6 +588,12 @@ impl<M: Machine> WriteSet<M> {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether an update waits for the commit.
+    #[inline(always)]
+    pub fn has_updates(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Forgets all entries, and keeps the memory.

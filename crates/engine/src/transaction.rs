@@ -114,7 +114,6 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         if !self.worker.engine.protocol().uses_pieces() {
             return Ok(());
         }
-        let what = what.within(table.own_groups(Groups::ALL));
         if self.worker.pieces.checker.allows(table.id(), what) { Ok(()) } else { Err(self.undeclared()) }
     }
 

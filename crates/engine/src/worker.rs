@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
-use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, KeyWords, OutOfMemory, StoreId, key_of};
+use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, OutOfMemory, StoreId, key_of};
 
 use crate::declaration::Declaration;
 use crate::engine::Engine;
 use crate::epoch::Epochs;
 use crate::fault::Fault;
-use crate::garbage::{Garbage, RetiredRecord, trim_queue};
+use crate::garbage::{Garbage, RetiredRecord, pop_older, trim_queue};
 use crate::history::{Committed, Recording};
 use crate::layout::TableCore;
 use crate::pieces::{RunningPieces, StepMark};
@@ -19,6 +19,7 @@ use crate::protocol::{Context, Located, Protocol, RecordOrigin, SHORT_ROW, Tombs
 use crate::record::Record;
 use crate::sets::{Logging, NodeSet, WriteKind, WriteSet};
 use crate::slab::Arenas;
+use crate::table::AnyTable;
 use crate::transaction::Transaction;
 
 impl<P: Protocol<M>, M: Machine> Engine<P, M> {
@@ -42,7 +43,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 began_in: 0,
                 epoch: &self.epochs,
                 arenas: Arenas::default(),
-                replaced: Vec::new(),
+                garbage: Garbage::default(),
                 versions: VersionCounts::default(),
             },
             asks: self.protocol.wants_declarations(),
@@ -51,7 +52,6 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
             collected_in: 0,
-            garbage: Garbage::default(),
             committed_in: 0,
             recording: self.config.history.then(Box::default),
             pieces: RunningPieces::default(),
@@ -79,7 +79,6 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     since_maintenance: u32,
     /// The epoch of the last collection.
     collected_in: u64,
-    garbage: Garbage<M>,
     pub(crate) committed_in: u64,
     /// Boxed: each access asks whether there is one, which is then one comparison.
     pub(crate) recording: Option<Box<Recording>>,
@@ -160,7 +159,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// Returns the number of deleted records that wait at this worker: to leave their index, or for
     /// the reuse of their memory.
     pub fn tombstones(&self) -> usize {
-        self.garbage.tombstones.len() + self.garbage.unlinked.len()
+        self.cx.garbage.tombstones.len() + self.cx.garbage.unlinked.len()
     }
 
     /// Returns the number of pieces that met a conflict and ran again. `None` if the protocol does
@@ -451,7 +450,6 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             log.sink.go_offline();
         }
         self.engine.protocol.go_offline(&mut self.cx, &mut self.local);
-        self.take_replaced();
         self.engine.epochs.offline(self.cx.worker);
         self.seen_epoch = Epochs::<M>::NOT_SEEN;
     }
@@ -463,7 +461,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.engine.epochs.maybe_advance(M::now());
         let epoch = self.engine.epochs.current();
         // Once in each epoch also without garbage of its own: ended workers may have left some.
-        if !self.garbage.is_empty() || self.collected_in != epoch {
+        if !self.cx.garbage.is_empty() || self.collected_in != epoch {
             self.collected_in = epoch;
             self.collect();
         }
@@ -481,48 +479,50 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             return;
         }
         if let Some(left) = self.engine.left_garbage.lock().pop() {
-            self.garbage.tombstones.extend(left.tombstones);
-            self.garbage.unlinked.extend(left.unlinked);
-            self.garbage.versions.extend(left.versions);
+            self.cx.garbage.tombstones.extend(left.tombstones);
+            self.cx.garbage.unlinked.extend(left.unlinked);
+            self.cx.garbage.versions.extend(left.versions);
         }
-        let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.garbage.queued);
+        let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.cx.garbage.queued);
         // Finding the oldest epoch reads a line of each worker, which is not worth it for nothing.
-        if !self.garbage.may_be_due(self.engine.epochs.current()) {
+        if !self.cx.garbage.may_be_due(self.engine.epochs.current()) {
             return;
         }
         let oldest = self.engine.epochs.oldest();
         // Once a tombstone has left its index, a reader that misses the key no longer waits until
         // the deletion is durable. So the deletion must be durable first (`unlink`). Most are this
         // worker's own, and going offline flushes them.
-        if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.garbage.tombstones.is_empty())
+        if let Some(log) = self.cx.writes.log.as_mut().filter(|_| !self.cx.garbage.tombstones.is_empty())
             && self.engine.sinks.as_ref().is_some_and(|sinks| sinks.holds_rows())
         {
             log.sink.go_offline();
         }
-        for _ in 0..at_once {
-            let Some(retired) = Garbage::pop_older(&mut self.garbage.tombstones, oldest) else { break };
-            self.unlink(retired, oldest);
+        if !self.cx.garbage.tombstones.is_empty() || !self.cx.garbage.unlinked.is_empty() {
+            self.collect_records(at_once, oldest);
         }
-        while let Some(retired) = Garbage::pop_older(&mut self.garbage.unlinked, oldest) {
-            self.release_of(retired.table, retired.record);
+        while let Some(retired) = pop_older(&mut self.cx.garbage.versions, oldest) {
+            self.cx.reuse_version(retired.version);
         }
-        while let Some(version) = Garbage::pop_older(&mut self.garbage.versions, oldest) {
-            {
-                let tables = self.engine.catalog.read();
-                let table = tables[version.table as usize].core();
-                table.poison(version.record);
-                self.cx.versions.gone(table.slabs().slot_bytes());
-            }
-            self.release_of(version.table, version.record);
-        }
-        trim_queue(&mut self.garbage.tombstones);
-        trim_queue(&mut self.garbage.unlinked);
-        trim_queue(&mut self.garbage.versions);
+        trim_queue(&mut self.cx.garbage.tombstones);
+        trim_queue(&mut self.cx.garbage.unlinked);
+        trim_queue(&mut self.cx.garbage.versions);
     }
 
-    fn unlink(&mut self, mut retired: RetiredRecord<M>, oldest: u64) {
-        let tables = self.engine.catalog.read();
-        let table = &tables[retired.table as usize];
+    /// Takes old tombstones out of the indexes, `at_once` at most, and reuses the records that were
+    /// taken out before.
+    fn collect_records(&mut self, at_once: usize, oldest: u64) {
+        let engine = Arc::clone(&self.engine);
+        let tables = engine.catalog.read();
+        for _ in 0..at_once {
+            let Some(retired) = pop_older(&mut self.cx.garbage.tombstones, oldest) else { break };
+            self.unlink(&*tables[retired.table as usize], retired, oldest);
+        }
+        while let Some(retired) = pop_older(&mut self.cx.garbage.unlinked, oldest) {
+            self.release_of(&*tables[retired.table as usize], retired.record);
+        }
+    }
+
+    fn unlink(&mut self, table: &dyn AnyTable<M>, mut retired: RetiredRecord<M>, oldest: u64) {
         let at = Located { table: table.core(), record: retired.record };
         let tombstone = Tombstone { at, oldest, fault: self.engine.config.fault };
         let is_held = at.table.holds_rows() && !self.cx.writes.is_released(at.table, at.record);
@@ -533,7 +533,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
                 // To the back of the queue, whose other entries are older: the queue stays in the
                 // order of its epochs.
                 retired.epoch = self.engine.epochs.current();
-                self.garbage.tombstones.push_back(retired);
+                self.cx.garbage.tombstones.push_back(retired);
             }
             UnlinkOutcome::Marked { time } => {
                 // A protocol without isolation does not keep writers of the tombstone away.
@@ -544,19 +544,17 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
                 let removed = table.remove(&retired.key, retired.record, time);
                 debug_assert!(removed, "a marked tombstone stands under its key");
                 if self.engine.config.fault == Some(Fault::ReuseEarly) {
-                    drop(tables);
-                    return self.release_of(retired.table, retired.record);
+                    return self.release_of(table, retired.record);
                 }
                 retired.epoch = self.engine.epochs.current();
-                self.garbage.unlinked.push_back(retired);
+                self.cx.garbage.unlinked.push_back(retired);
             }
         }
     }
 
-    fn release_of(&mut self, table: u32, record: crate::Record<M>) {
-        let tables = self.engine.catalog.read();
-        let slabs = tables[table as usize].core().slabs();
-        let arena = self.cx.arenas.of(table, slabs);
+    fn release_of(&mut self, table: &dyn AnyTable<M>, record: crate::Record<M>) {
+        let (number, slabs) = (table.core().id(), table.core().slabs());
+        let arena = self.cx.arenas.of(number, slabs);
         arena.release(record);
         slabs.share(arena);
     }
@@ -643,16 +641,6 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     fn clear(&mut self) {
         self.cx.writes.clear();
         self.cx.nodes.clear();
-        self.take_replaced();
-    }
-
-    #[inline(always)]
-    fn take_replaced(&mut self) {
-        for &(version, epoch) in &self.cx.replaced {
-            let (record, table) = (version.record, version.table().id());
-            self.garbage.versions.push_back(RetiredRecord { record, table, key: KeyWords::default(), epoch });
-        }
-        self.cx.replaced.clear();
     }
 
     /// Forgets the writes of the running transaction, which its protocol has committed for good.
@@ -712,8 +700,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             key: key_of(self.cx.writes.key(position)),
             epoch: self.engine.epochs.current(),
         };
-        self.garbage.tombstones.push_back(retired);
-        self.garbage.queued += 1;
+        self.cx.garbage.tombstones.push_back(retired);
+        self.cx.garbage.queued += 1;
     }
 }
 
@@ -724,8 +712,8 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
         for (table, arena) in self.cx.arenas.take_all() {
             tables[table].core().slabs().park(arena);
         }
-        if !self.garbage.is_empty() {
-            self.engine.left_garbage.lock().push(std::mem::take(&mut self.garbage));
+        if !self.cx.garbage.is_empty() {
+            self.engine.left_garbage.lock().push(std::mem::take(&mut self.cx.garbage));
         }
         self.engine.used_numbers.lock().insert(self.cx.worker, self.next_txn);
         self.engine.epochs.unregister(self.cx.worker);

@@ -10,6 +10,9 @@
 //! - *commit*: a transaction of five reads without them: its beginning, its end, and what it does
 //!   once.
 //!
+//! A protocol with pieces is also counted with declared transactions (`declared`): of one piece,
+//! which reads and writes the table.
+//!
 //! `-- --check FILE` compares the counts with those of a file and fails if one has grown by more
 //! than 2 %, or by more than 15 % if the file is of another compiler; `-- --write FILE` writes the
 //! file. The status is 77 where nothing can be compared: no process may be stepped, or the
@@ -23,13 +26,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use contend_engine::{
-    Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction, Worker,
+    Abort, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, Table, TableSpec, Transaction,
+    Txn, Worker,
 };
 use contend_machine::Native;
+use contend_model::pieces::{Mode, Piece, Types};
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
+use contend_protocols::pieces::ic3::Ic3;
 use nix::sys::personality::{self, Persona};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, raise};
@@ -94,8 +100,12 @@ enum Kind {
     Writes,
 }
 
+/// The only piece of a declared transaction.
+const ONLY: Piece = Piece::new(0, "only");
+
 struct Bench<P: NamedProtocol<Native>> {
     table: Table<u64>,
+    is_declared: bool,
     worker: Worker<P, Native>,
 }
 
@@ -105,7 +115,7 @@ fn spread(key: u64) -> u64 {
 }
 
 impl<P: NamedProtocol<Native>> Bench<P> {
-    fn new(index: IndexKind) -> Self {
+    fn new(index: IndexKind, is_declared: bool) -> Self {
         let engine = Engine::new(P::new(Default::default()), EngineConfig::default());
         let table = engine.create_table::<u64>(&TableSpec::of_bytes("rows", index, 8, RECORDS as usize));
         let mut loader = engine.loader().expect("the first worker");
@@ -113,32 +123,60 @@ impl<P: NamedProtocol<Native>> Bench<P> {
             loader.insert(&table, spread(key), |row| row[0] = 1).expect("memory");
         }
         drop(loader);
-        Bench { table, worker: Arc::clone(&engine).worker().expect("a worker") }
+        if is_declared {
+            let mut types = Types::new(engine.declared_tables());
+            types.add("all").piece(ONLY, |piece| {
+                piece.access(Mode::Read, &table, Groups::ALL).access(Mode::Write, &table, Groups::ALL)
+            });
+            engine.declare(types.finish().expect("valid declarations")).expect("valid declarations");
+        }
+        Bench { table, is_declared, worker: Arc::clone(&engine).worker().expect("a worker") }
     }
 
-    fn transaction(&mut self, kind: Kind, keys: &[u64]) {
-        let table = &self.table;
-        let body = |tx: &mut Transaction<'_, P, Native>| {
-            let mut sum = 0u64;
-            match kind {
-                Kind::Reads => {
-                    for key in keys {
-                        let row = tx.read_row(table, *key, Projection::WHOLE)?;
-                        sum = sum.wrapping_add(row.expect("every key is loaded")[0]);
-                    }
-                }
-                Kind::BatchedReads => tx.read_rows(table, keys, Projection::WHOLE, |_, row| {
+    /// The body of a transaction. Returns what it has read.
+    #[inline(always)]
+    fn operate(
+        tx: &mut Transaction<'_, P, Native>,
+        table: &Table<u64>,
+        kind: Kind,
+        keys: &[u64],
+    ) -> Result<u64, Abort> {
+        let mut sum = 0u64;
+        match kind {
+            Kind::Reads => {
+                for key in keys {
+                    let row = tx.read_row(table, *key, Projection::WHOLE)?;
                     sum = sum.wrapping_add(row.expect("every key is loaded")[0]);
-                })?,
-                Kind::Writes => {
-                    for key in keys {
-                        tx.write_row(table, *key, Groups::ALL)?.expect("every key is loaded")[0] = *key;
-                    }
                 }
             }
-            Ok(sum)
+            Kind::BatchedReads => tx.read_rows(table, keys, Projection::WHOLE, |_, row| {
+                sum = sum.wrapping_add(row.expect("every key is loaded")[0]);
+            })?,
+            Kind::Writes => {
+                for key in keys {
+                    tx.write_row(table, *key, Groups::ALL)?.expect("every key is loaded")[0] = *key;
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    #[inline(never)]
+    fn transaction(&mut self, kind: Kind, keys: &[u64]) {
+        let table = &self.table;
+        while self.worker.run(|tx| Self::operate(tx, table, kind, keys)).map(black_box).is_err() {}
+    }
+
+    #[inline(never)]
+    fn declared_transaction(&mut self, kind: Kind, keys: &[u64]) {
+        let (table, worker) = (&self.table, &mut self.worker);
+        let mut run = || {
+            worker.run_declared(
+                |declaration| declaration.kind(0),
+                |tx| tx.piece(ONLY, |tx| Self::operate(tx, table, kind, keys)),
+            )
         };
-        while self.worker.run(body).map(black_box).is_err() {}
+        while run().map(black_box).is_err() {}
     }
 
     /// Returns the instructions of a transaction of this number of operations.
@@ -146,18 +184,24 @@ impl<P: NamedProtocol<Native>> Bench<P> {
         let mut least = u64::MAX;
         for set in 0..KEY_SETS {
             let keys: Vec<u64> = (1..=operations as u64).map(|key| spread(key * (997 + 101 * set))).collect();
-            for _ in 0..BEFORE {
-                self.transaction(kind, &keys);
-            }
-            least = least.min(count(&mut || self.transaction(kind, &keys))?);
+            let mut transaction = || match self.is_declared {
+                true => self.declared_transaction(kind, &keys),
+                false => self.transaction(kind, &keys),
+            };
+            (0..BEFORE).for_each(|_| transaction());
+            least = least.min(count(&mut transaction)?);
         }
         Ok(least)
     }
 }
 
 /// The counts of one protocol over one index, each with its name.
-fn counts<P: NamedProtocol<Native>>(index: IndexKind, around: u64) -> nix::Result<[(&'static str, f64); 4]> {
-    let mut bench = Bench::<P>::new(index);
+fn counts<P: NamedProtocol<Native>>(
+    index: IndexKind,
+    is_declared: bool,
+    around: u64,
+) -> nix::Result<[(&'static str, f64); 4]> {
+    let mut bench = Bench::<P>::new(index, is_declared);
     let mut both = |kind| Ok([bench.of(kind, OPERATIONS)?, bench.of(kind, 2 * OPERATIONS)?]);
     let [[reads, more_reads], [batched, more_batched], [writes, more_writes]] =
         [both(Kind::Reads)?, both(Kind::BatchedReads)?, both(Kind::Writes)?];
@@ -174,20 +218,22 @@ fn counts<P: NamedProtocol<Native>>(index: IndexKind, around: u64) -> nix::Resul
 
 type Counts = BTreeMap<String, f64>;
 /// [`counts`] of a protocol.
-type CountOf = fn(IndexKind, u64) -> nix::Result<[(&'static str, f64); 4]>;
+type CountOf = fn(IndexKind, bool, u64) -> nix::Result<[(&'static str, f64); 4]>;
 
 fn all_counts(is_wanted: impl Fn(&str) -> bool) -> nix::Result<Counts> {
     let around = count(&mut || ())?;
     let mut all = Counts::new();
     for (index, name) in [(IndexKind::Hash, "hash"), (IndexKind::Ordered, "ordered")] {
-        let of: [(&str, CountOf); 4] = [
-            ("none", counts::<NoControl>),
-            ("silo", counts::<Silo>),
-            ("2pl-nowait", counts::<NoWait>),
-            ("mvto", counts::<Mvto<Native>>),
+        let of: [(&str, CountOf, bool); 6] = [
+            ("none", counts::<NoControl>, false),
+            ("silo", counts::<Silo>, false),
+            ("2pl-nowait", counts::<NoWait>, false),
+            ("mvto", counts::<Mvto<Native>>, false),
+            ("ic3", counts::<Ic3<Native>>, false),
+            ("ic3 declared", counts::<Ic3<Native>>, true),
         ];
-        for (protocol, counts) in of.into_iter().filter(|(protocol, _)| is_wanted(protocol)) {
-            let counts = counts(index, around)?;
+        for (protocol, counts, is_declared) in of.into_iter().filter(|(protocol, ..)| is_wanted(protocol)) {
+            let counts = counts(index, is_declared, around)?;
             all.extend(counts.map(|(what, count)| (format!("{protocol},{name},{what}"), count)));
         }
     }

@@ -20,7 +20,8 @@
 //! | 1 | the newest accessor: its address, its worker, and whether it has written (`list`) |
 //!
 //! The lock of a cell is held for one access only, and its holder waits for nothing but locks of
-//! cells with larger addresses. So the locks can't deadlock, and waits for them have no limit.
+//! cells with larger addresses, or for a short time only. So the locks can't deadlock, and other
+//! waits for them have no limit.
 //!
 //! **Why an abort is not missed.** A transaction dooms the accessors behind its own before its end
 //! is announced. A transaction that depends on it waits for that end before its own commit point.

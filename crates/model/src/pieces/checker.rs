@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Piece;
 use super::declared::TypeSet;
-use super::permissions::{Attempt, Declared, Undeclared, Use};
+use super::permissions::{Attempt, Declared, Permitted, Undeclared, Use};
 use crate::abort::{Abort, AbortReason};
 use crate::group::{GROUPS_MAX, Groups};
 use crate::key::Key;
@@ -37,17 +37,31 @@ impl CheckedTypes {
 
 /// The pieces of a running transaction, and what its type allows. Without declarations everything
 /// is allowed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PieceChecker {
     declared: Option<Arc<CheckedTypes>>,
     of: Option<usize>,
     /// The number of the last piece that has begun.
     last: Option<usize>,
-    is_open: bool,
+    /// What the open piece may do; nothing where none is open.
+    permitted: Permitted,
     /// Whether the running transaction may do anything.
     is_free: bool,
     /// The first violation.
     undeclared: Option<Undeclared>,
+}
+
+impl Default for PieceChecker {
+    fn default() -> Self {
+        PieceChecker {
+            declared: None,
+            of: None,
+            last: None,
+            permitted: Permitted::NOTHING,
+            is_free: false,
+            undeclared: None,
+        }
+    }
 }
 
 impl PieceChecker {
@@ -60,7 +74,8 @@ impl PieceChecker {
     #[inline(always)]
     pub fn begin(&mut self, of: Option<usize>) {
         let is_declared = |of: &usize| self.declared.as_ref().is_none_or(|all| *of < all.permissions.type_count());
-        (self.of, self.last, self.is_open, self.is_free) = (of.filter(is_declared), None, false, false);
+        (self.of, self.last, self.is_free) = (of.filter(is_declared), None, false);
+        self.close();
     }
 
     /// Begins a transaction that needs no declaration: it sees a snapshot, or runs alone.
@@ -69,15 +84,11 @@ impl PieceChecker {
         self.is_free = true;
     }
 
-    /// Whether the running piece may do this to a row of a table. `what` has groups of the table
-    /// only.
+    /// Whether the running piece may do this to a row of a table.
     #[inline(always)]
     pub fn allows(&mut self, table: u32, what: Use) -> bool {
         let Some(declared) = &self.declared else { return true };
-        match (self.of, self.last) {
-            (Some(of), Some(piece)) if self.is_open && declared.permissions.of(of, piece, table).allow(what) => true,
-            _ => self.refuse_access(table, what),
-        }
+        declared.permissions.allow(self.permitted, table, what) || self.refuse_access(table, what)
     }
 
     #[cold]
@@ -87,9 +98,15 @@ impl PieceChecker {
         }
         self.refuse(match self.of {
             None => Attempt::NoType,
-            Some(_) if self.is_open => Attempt::Access(table, what),
+            Some(_) if self.is_open() => Attempt::Access(table, self.within(table, what)),
             Some(_) => Attempt::Outside(table),
         })
+    }
+
+    /// Returns the same with only the groups that the table has.
+    fn within(&self, table: u32, what: Use) -> Use {
+        let of_table = self.declared.as_ref().and_then(|declared| declared.types.tables.get(table as usize));
+        what.within(Groups::first(of_table.map_or(GROUPS_MAX, |table| table.groups)))
     }
 
     /// Notes that a settled read of this table has broken its promise: the row is not there, or it
@@ -111,19 +128,24 @@ impl PieceChecker {
         let Some(declared) = &self.declared else { return true };
         let number = piece.number();
         let Some(of) = self.of else { return self.is_free || self.refuse(Attempt::NoType) };
-        if self.is_open {
+        if self.is_open() {
             return self.refuse(Attempt::Nested(number));
         }
         if number >= declared.permissions.piece_count(of) || self.last.is_some_and(|last| number <= last) {
             return self.refuse(Attempt::OutOfOrder(number));
         }
-        (self.last, self.is_open) = (Some(number), true);
+        (self.last, self.permitted) = (Some(number), declared.permissions.of(of, number));
         true
     }
 
     /// Ends the open piece: no access is allowed until the next begins.
+    #[inline(always)]
     pub fn close(&mut self) {
-        self.is_open = false;
+        self.permitted = Permitted::NOTHING;
+    }
+
+    fn is_open(&self) -> bool {
+        self.permitted != Permitted::NOTHING
     }
 
     /// Takes back the last piece: it will begin again.
@@ -169,9 +191,6 @@ impl<'t, T: RawTxn> Checked<'t, T> {
     }
 
     fn allow<K: Key>(&mut self, table: &Table<K>, what: Use) -> Result<(), Abort> {
-        let declared = self.checker.declared.as_ref();
-        let of_table = declared.and_then(|declared| declared.types.tables.get(table.number() as usize));
-        let what = what.within(Groups::first(of_table.map_or(GROUPS_MAX, |table| table.groups)));
         if self.checker.allows(table.number(), what) { Ok(()) } else { Err(Abort::new(AbortReason::Undeclared)) }
     }
 }

@@ -4,9 +4,10 @@ use super::declared::{Mode, TypeSet};
 use crate::group::Groups;
 use crate::update::RowUpdate;
 
-/// The accesses to one table that a piece has declared, as sets of groups.
+/// The accesses to one table that a piece has declared, as sets of groups. They also have all groups
+/// that the table lacks: an access to the whole row names these as well.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Permissions {
+struct Permissions {
     /// Groups that may be read.
     read: Groups,
     /// Groups that may be replaced or changed.
@@ -74,8 +75,7 @@ impl Use {
     }
 
     /// Returns the same with only these groups: those that the table has.
-    #[inline(always)]
-    pub fn within(self, groups: Groups) -> Use {
+    pub(super) fn within(self, groups: Groups) -> Use {
         match self {
             Use::Read(of) => Use::Read(of.common(groups)),
             Use::Write(of) => Use::Write(of.common(groups)),
@@ -86,13 +86,15 @@ impl Use {
 }
 
 impl Permissions {
-    /// Nothing is allowed.
-    const NOTHING: Permissions =
-        Permissions { read: Groups::NONE, write: Groups::NONE, update: Groups::NONE, inserts: false, deletes: false };
+    /// Nothing is allowed to the groups of a table that has this number of them.
+    fn nothing(groups: usize) -> Permissions {
+        let others = Groups::ALL.without(Groups::first(groups));
+        Permissions { read: others, write: others, update: others, inserts: false, deletes: false }
+    }
 
     /// Whether the declaration allows this.
     #[inline(always)]
-    pub(super) fn allow(&self, what: Use) -> bool {
+    fn allow(&self, what: Use) -> bool {
         match what {
             Use::Read(groups) => self.read.contains(groups),
             Use::Write(groups) => self.write.contains(groups),
@@ -127,29 +129,43 @@ impl Permissions {
 pub(super) struct Declared {
     tables: usize,
     types: Vec<DeclaredType>,
+    /// Those of each piece of each type, table by table.
+    permissions: Vec<Permissions>,
 }
 
 #[derive(Clone, Debug)]
 struct DeclaredType {
     cancels: Vec<bool>,
-    /// Those of each piece, table by table.
-    permissions: Vec<Permissions>,
+    /// The position of its first piece's permissions.
+    first: usize,
+}
+
+/// The permissions of a piece, by their position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Permitted(usize);
+
+impl Permitted {
+    /// Nothing is permitted.
+    pub(super) const NOTHING: Permitted = Permitted(usize::MAX >> 1);
 }
 
 impl Declared {
     /// Returns the permissions that follow from these declarations.
     pub(super) fn new(types: &TypeSet) -> Self {
-        let tables = types.tables.len();
-        let of_type = |of: &super::TransactionType| {
-            let mut permissions = vec![Permissions::NOTHING; of.pieces.len() * tables];
-            for (position, piece) in of.pieces.iter().enumerate() {
+        let nothing: Vec<Permissions> = types.tables.iter().map(|table| Permissions::nothing(table.groups)).collect();
+        let mut declared = Declared { tables: nothing.len(), types: Vec::new(), permissions: Vec::new() };
+        for of in &types.types {
+            let cancels = of.pieces.iter().map(|piece| piece.cancels).collect();
+            declared.types.push(DeclaredType { cancels, first: declared.permissions.len() });
+            for piece in &of.pieces {
+                let first = declared.permissions.len();
+                declared.permissions.extend_from_slice(&nothing);
                 for access in &piece.accesses {
-                    permissions[position * tables + access.table].add(access.mode, types.groups_of(access));
+                    declared.permissions[first + access.table].add(access.mode, types.groups_of(access));
                 }
             }
-            DeclaredType { cancels: of.pieces.iter().map(|piece| piece.cancels).collect(), permissions }
-        };
-        Declared { tables, types: types.types.iter().map(of_type).collect() }
+        }
+        declared
     }
 
     /// Returns the number of types.
@@ -168,16 +184,17 @@ impl Declared {
         self.types[of].cancels[piece]
     }
 
-    /// Returns the permissions of a piece for a table; nothing is allowed in a table that was
+    /// Returns where the permissions of a piece are.
+    pub(super) fn of(&self, of: usize, piece: usize) -> Permitted {
+        Permitted(self.types[of].first + piece * self.tables)
+    }
+
+    /// Whether these permissions allow this for a table. Nothing is allowed in a table that was
     /// created after the declaration.
     #[inline(always)]
-    pub(super) fn of(&self, of: usize, piece: usize, table: u32) -> &Permissions {
+    pub(super) fn allow(&self, permitted: Permitted, table: u32, what: Use) -> bool {
         let table = table as usize;
-        if table < self.tables {
-            &self.types[of].permissions[piece * self.tables + table]
-        } else {
-            &Permissions::NOTHING
-        }
+        table < self.tables && self.permissions.get(permitted.0 + table).is_some_and(|of| of.allow(what))
     }
 }
 

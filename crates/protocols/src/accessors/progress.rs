@@ -217,8 +217,9 @@ impl<M: Machine> Progress<M> {
     /// successors before.
     pub(crate) fn end(&self, own: Running) {
         // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor
-        // that sees the end also sees its own doom, and fails at its commit point.
-        self.word(own.worker).fetch_or(ENDED, Ordering::Release);
+        // that sees the end also sees its own doom, and fails at its commit point. A store, which
+        // may overwrite a doom: it comes too late.
+        self.word(own.worker).store(own.number << NUMBER_SHIFT | ENDED, Ordering::Release);
     }
 
     /// Whether a transaction has ended, or is sure to commit.

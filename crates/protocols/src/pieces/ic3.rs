@@ -94,7 +94,7 @@ use contend_engine::{
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
 
-use super::plan::{Plan, SettledReads, Step, TableClasses};
+use super::plan::{Place, Plan, Step, TableClasses};
 use crate::accessors::{self, AccessFaults, META_WORDS, Member, Pool, Progress, Running, Shown, list_of, lock, unlock};
 use crate::fault::Sound;
 use crate::faults;
@@ -168,6 +168,20 @@ impl<M: Machine> StepCell<M> {
     fn new(cell: Cell<M>, write: Option<(usize, usize)>) -> Self {
         StepCell { cell, write, copy: None }
     }
+
+    /// Adds the cells that the entry at `position` of the write set writes.
+    #[inline(always)]
+    fn collect(all: &mut Vec<Self>, write: &Write<M>, position: usize) {
+        let cells = write.cells();
+        match cells.only_first() {
+            // The usual case.
+            Some(first) => all.push(StepCell::new(first, Some((position, 0)))),
+            None => {
+                let numbered = cells.zip(write.cell_numbers());
+                all.extend(numbered.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
+            }
+        }
+    }
 }
 
 /// A worker's state.
@@ -180,11 +194,14 @@ pub struct Ic3Worker<M: Machine> {
     /// Whether the transaction is to commit as a whole, and what the worker knows for that.
     runs_whole: bool,
     contention: Contention,
+    /// Whether an accessor stood in the list of a cell when the transaction read it.
+    meets_accessors: bool,
     /// The step that has begun and has not taken effect. A transaction without a type is one step,
     /// and so is one that runs as a whole.
     step: Option<Step>,
-    /// The number of the running piece.
+    /// The number of the running piece, or of the last one, and where its classes are.
     piece: usize,
+    place: Place,
     /// The reads of the step, and the locks by which it takes effect.
     reads: ReadsAndLocks<M>,
     /// The records without a row that scans of the step have passed, and the workers that have
@@ -199,6 +216,8 @@ pub struct Ic3Worker<M: Machine> {
     /// The former contents of the exposed cells, word by word.
     saved: Vec<u64>,
     cells: Vec<StepCell<M>>,
+    /// The positions of the writes that wait for the commit. Kept for its memory.
+    late_writes: Vec<usize>,
     /// The leaves in whose words the worker's bit stands, and the tables that it has scanned.
     observed: Vec<Leaf<M>>,
     scans: u64,
@@ -223,19 +242,8 @@ impl<M: Machine> Ic3Worker<M> {
     /// Returns the classes of a table's units.
     #[inline(always)]
     fn classes(&self, table: u32) -> TableClasses {
-        match (&self.known.value, self.of) {
-            (Some(plan), Some(_)) => plan.classes(table),
-            _ => TableClasses::CONTENDED,
-        }
-    }
-
-    /// Returns what the running piece reads of settled rows of a table.
-    #[inline(always)]
-    fn settled(&self, table: u32) -> SettledReads {
-        match (&self.known.value, self.of) {
-            (Some(plan), Some(of)) => plan.settled(of, self.piece, table),
-            _ => SettledReads::NONE,
-        }
+        let plan = self.known.value.as_ref();
+        plan.map_or(TableClasses::CONTENDED, |plan| plan.classes(self.place, table))
     }
 
     /// Fails if the transaction sees a snapshot, and so must not write.
@@ -275,7 +283,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Ends the transaction, which has left all lists.
     fn end(&self, local: &mut Ic3Worker<M>) {
-        self.forget_gaps(local);
+        if !local.observed.is_empty() || local.scans != 0 {
+            self.forget_gaps(local);
+        }
         local.exposed.clear();
         local.saved.clear();
         local.member.end(&self.progress);
@@ -377,8 +387,10 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             of: None,
             runs_whole: false,
             contention: Contention::default(),
+            meets_accessors: false,
             step: None,
             piece: 0,
+            place: Place::OF_NONE,
             reads: ReadsAndLocks::default(),
             passed: Vec::with_capacity(64),
             passed_of: Vec::with_capacity(16),
@@ -387,6 +399,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             exposed: Vec::with_capacity(64),
             saved: Vec::new(),
             cells: Vec::with_capacity(64),
+            late_writes: Vec::with_capacity(64),
             observed: Vec::with_capacity(16),
             scans: 0,
             gap_readers: Vec::with_capacity(16),
@@ -412,6 +425,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.plans.refresh(&mut local.known);
         let types = local.known.value.as_ref().map_or(0, |plan| plan.type_count());
         local.of = cx.declaration.kind_of().filter(|of| *of < types);
+        local.place = Place::OF_NONE;
         let reads_only = cx.declaration.is_read_only();
         let plan = local.known.value.as_ref();
         let is_declared = local.of.zip(plan).is_some_and(|(of, plan)| plan.is_on_snapshot(of));
@@ -423,6 +437,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         local.runs_whole = self.options.whole && local.of.is_none_or(|of| local.contention.begin(of));
         local.awaited = None;
+        local.meets_accessors = false;
         local.member.begin(&self.progress, local.of.map_or(Running::NO_KIND, |of| of as u32));
         local.reads.clear();
         local.passed.clear();
@@ -443,7 +458,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             return Ok(PieceBegin::Inside);
         };
         let step = plan.step(of, piece.number());
-        local.piece = piece.number();
+        (local.piece, local.place) = (piece.number(), plan.place(of, piece.number()));
         if local.runs_whole {
             let is_first = local.step.is_none();
             local.late_reads = if is_first { local.late.entries.len() } else { local.late_reads };
@@ -522,14 +537,15 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         let classes = local.classes(at.table.id());
         let contended = columns.groups().common(classes.contended);
-        let settled = local.settled(at.table.id()).groups;
-        if !settled.is_empty() && settled.contains(columns.groups()) {
+        if !classes.settled.is_empty() && classes.settled.contains(columns.groups()) {
             return self.read_settled(cx, local, at, columns);
         }
         if contended.is_empty() {
             return self.read_untracked(cx, local, at, columns, classes);
         }
-        local.reads.observe_within(cx, at, columns, contended, |_| true)
+        let found = local.reads.observe_within(cx, at, columns, contended, |_| true)?;
+        Self::note_accessors(local, at, contended);
+        Ok(found)
     }
 
     #[inline(always)]
@@ -540,9 +556,9 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let contended = columns.groups().common(local.classes(at.table.id()).contended);
-        let is_settled = !local.settled(at.table.id()).groups.is_empty();
-        if local.snapshot.is_some() || contended.is_empty() || is_settled {
+        let classes = local.classes(at.table.id());
+        let contended = columns.groups().common(classes.contended);
+        if local.snapshot.is_some() || contended.is_empty() || !classes.settled.is_empty() {
             return self.read(cx, local, at, columns);
         }
         Self::read_passing(cx, local, at, columns, contended)
@@ -560,7 +576,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local.refuse_write()?;
         let classes = local.classes(at.table.id());
         let reads = if classes.is_appended { &mut local.late } else { &mut local.reads };
-        reads.prepare_write(cx, at, groups, mode, false, |_| true)
+        let first = reads.entries.len();
+        let found = reads.prepare_write(cx, at, groups, mode, false, |_| true)?;
+        if reads.entries.len() > first {
+            Self::note_accessors(local, at, groups);
+        }
+        Ok(found)
     }
 
     fn placeholder_inserted(
@@ -591,10 +612,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if local.snapshot.is_some() {
             return Ok(());
         }
-        if local.settled(table).is_all {
+        let classes = local.classes(table);
+        if classes.is_settled {
             return self.miss_settled_leaf(local);
         }
-        if !local.classes(table).contended.is_empty() {
+        if !classes.contended.is_empty() {
             self.note_gap(local, table, leaf);
             cx.nodes.add(leaf, version);
         }

@@ -19,46 +19,50 @@ pub(super) struct Step {
     pub(super) rank: u64,
 }
 
-/// The units of a table, by their classes, as groups. Without timestamp splitting a row is one
-/// unit, and a class has all groups or none.
-#[derive(Clone, Copy, Debug)]
+/// The units of a table as a piece accesses them, by their classes, as groups. Without timestamp
+/// splitting a row is one unit, and a class has all groups or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableClasses {
     /// The groups whose accesses need an order.
     pub(super) contended: Groups,
+    /// The groups that the piece reads of settled rows, and accesses in no other way. If the table
+    /// has no further groups these are all groups of any table.
+    pub(super) settled: Groups,
+    /// Whether the piece accesses the table by settled reads only.
+    pub(super) is_settled: bool,
     /// Whether rows are only inserted, and read once they are settled.
     pub(super) is_appended: bool,
 }
 
 impl TableClasses {
     /// All accesses need an order.
-    pub(super) const CONTENDED: TableClasses = TableClasses { contended: Groups::ALL, is_appended: false };
-}
+    pub(super) const CONTENDED: TableClasses =
+        TableClasses { contended: Groups::ALL, settled: Groups::NONE, is_settled: false, is_appended: false };
+    /// No access needs one.
+    const FREE: TableClasses = TableClasses { contended: Groups::NONE, ..TableClasses::CONTENDED };
 
-/// What a piece reads of the settled rows of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SettledReads {
-    /// The groups that it reads of settled rows, and accesses in no other way. If the table has no
-    /// further groups these are all groups of any table.
-    pub(super) groups: Groups,
-    /// Whether it accesses the table in no other way.
-    pub(super) is_all: bool,
-}
-
-impl SettledReads {
-    /// There are none.
-    pub(super) const NONE: SettledReads = SettledReads { groups: Groups::NONE, is_all: false };
-
-    fn of(types: &TypeSet, piece: &DeclaredPiece, table: usize) -> SettledReads {
+    /// Notes which groups of a table a piece reads of settled rows. Without timestamp splitting a
+    /// row is one unit: reads of a row that others change are like all others.
+    fn settle(&mut self, types: &TypeSet, piece: &DeclaredPiece, table: usize) {
         let groups = |is_settled: bool| {
             let of_table = piece.accesses.iter().filter(|access| access.table == table);
             let wanted = of_table.filter(|access| (access.mode == Mode::Settled) == is_settled);
             wanted.fold(Groups::NONE, |all, access| all.union(types.groups_of(access)))
         };
         let (settled, others) = (groups(true), groups(false));
-        let is_all = !settled.is_empty() && others.is_empty();
+        self.is_settled = !settled.is_empty() && others.is_empty();
         let is_whole = settled.without(others).contains(Groups::first(types.tables[table].groups));
-        SettledReads { groups: if is_whole { Groups::ALL } else { settled.without(others) }, is_all }
+        self.settled = if is_whole { Groups::ALL } else { settled.without(others) };
     }
+}
+
+/// Where the classes of a piece stand in a [`Plan`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(usize);
+
+impl Place {
+    /// The place of a transaction without a type: everything is contended.
+    pub(super) const OF_NONE: Place = Place(usize::MAX >> 1);
 }
 
 /// The plan of a set of types.
@@ -66,9 +70,11 @@ impl SettledReads {
 pub(super) struct Plan {
     /// The step of each piece, by types.
     steps: Vec<Vec<Step>>,
-    tables: Vec<TableClasses>,
-    /// For each type, piece and table, what is read of settled rows; empty if no piece reads any.
-    settled: Vec<Vec<Vec<SettledReads>>>,
+    /// The position of each type's first classes.
+    places: Vec<usize>,
+    /// The classes of each table, by types and pieces.
+    classes: Vec<TableClasses>,
+    table_count: usize,
     /// Whether each type runs on snapshots.
     on_snapshot: Vec<bool>,
 }
@@ -112,17 +118,35 @@ impl Plan {
             };
             steps.push(of.groups.iter().flat_map(step).collect());
         }
-        let mut tables = vec![TableClasses { contended: Groups::NONE, is_appended: false }; types.tables.len()];
+        let mut tables = vec![TableClasses::FREE; types.tables.len()];
         for unit in &analysis.units {
             let groups = if options.split { Groups::of(unit.cell as u32) } else { Groups::ALL };
+            let table = &mut tables[unit.table];
             match unit.class {
-                Class::Contended => tables[unit.table].contended = tables[unit.table].contended.union(groups),
-                Class::Append => tables[unit.table].is_appended = true,
+                Class::Contended => table.contended = table.contended.union(groups),
+                Class::Append => table.is_appended = true,
                 Class::Unused | Class::Constant | Class::Sum => {}
             }
         }
+        let (mut places, mut classes) = (Vec::new(), Vec::new());
+        let only_inserts = types.only_inserts();
+        for of in &types.types {
+            places.push(classes.len());
+            for piece in &of.pieces {
+                let first = classes.len();
+                classes.extend_from_slice(&tables);
+                for table in (0..tables.len()).filter(|table| options.split || only_inserts[*table]) {
+                    classes[first + table].settle(types, piece, table);
+                }
+            }
+        }
         let on_snapshot = analysis.types.iter().map(|of| of.on_snapshot).collect();
-        Ok(Plan { steps, tables, settled: settled(types, options.split), on_snapshot })
+        Ok(Plan { steps, places, classes, table_count: tables.len(), on_snapshot })
+    }
+
+    /// Returns the classes of a table, for each piece, to change them.
+    fn classes_of(&mut self, table: usize) -> impl Iterator<Item = &mut TableClasses> {
+        self.classes.iter_mut().skip(table).step_by(self.table_count)
     }
 
     /// Gives each piece the rank of its position: a deliberate fault of protocols.
@@ -137,26 +161,27 @@ impl Plan {
     /// Takes units that one type only accesses for such as need no order: a deliberate fault of
     /// protocols.
     pub(super) fn break_by_single_types(&mut self, types: &TypeSet) {
-        for (table, classes) in self.tables.iter_mut().enumerate() {
+        for table in 0..self.table_count {
             let of_table = types.accesses().filter(|(_, access)| access.table == table);
             let mut types: Vec<usize> = of_table.map(|((of, _), _)| of).collect();
             types.dedup();
             if types.len() == 1 {
-                classes.contended = Groups::NONE;
+                self.classes_of(table).for_each(|classes| classes.contended = Groups::NONE);
             }
         }
     }
 
     /// Takes units that are added to, and read, for sums: a deliberate fault of protocols.
     pub(super) fn break_by_readers(&mut self, types: &TypeSet) {
-        for (table, classes) in self.tables.iter_mut().enumerate() {
+        for table in 0..self.table_count {
             let groups = |mode: Mode| {
                 let of_table = types.accesses().map(|(_, access)| access).filter(|access| access.table == table);
                 let wanted = of_table.filter(|access| access.mode == mode);
                 wanted.fold(Groups::NONE, |all, access| all.union(types.groups_of(access)))
             };
             let others = groups(Mode::Write).union(groups(Mode::Insert)).union(groups(Mode::Delete));
-            classes.contended = classes.contended.without(groups(Mode::Update).without(others));
+            let sums = groups(Mode::Update).without(others);
+            self.classes_of(table).for_each(|classes| classes.contended = classes.contended.without(sums));
         }
     }
 
@@ -164,7 +189,9 @@ impl Plan {
     /// fault of protocols.
     pub(super) fn break_by_inserts(&mut self, types: &TypeSet) {
         for (_, access) in types.accesses().filter(|(_, access)| access.mode == Mode::Insert) {
-            self.tables[access.table] = TableClasses { contended: Groups::NONE, is_appended: true };
+            self.classes_of(access.table).for_each(|classes| {
+                (classes.contended, classes.is_appended) = (Groups::NONE, true);
+            });
         }
     }
 
@@ -189,22 +216,19 @@ impl Plan {
         self.steps[of].iter().any(|step| step.rank == rank)
     }
 
+    /// Returns where the classes of a piece are.
+    #[inline(always)]
+    pub(super) fn place(&self, of: usize, piece: usize) -> Place {
+        Place(self.places[of] + piece * self.table_count)
+    }
+
     /// Returns the classes of a table's units. A table that was created after the declaration is
     /// accessed by no declared type.
     #[inline(always)]
-    pub(super) fn classes(&self, table: u32) -> TableClasses {
-        self.tables.get(table as usize).copied().unwrap_or(TableClasses::CONTENDED)
-    }
-
-    /// Returns what a piece reads of settled rows of a table.
-    #[inline(always)]
-    pub(super) fn settled(&self, of: usize, piece: usize, table: u32) -> SettledReads {
-        if self.settled.is_empty() { SettledReads::NONE } else { self.settled_of(of, piece, table) }
-    }
-
-    #[cold]
-    fn settled_of(&self, of: usize, piece: usize, table: u32) -> SettledReads {
-        self.settled[of][piece].get(table as usize).copied().unwrap_or(SettledReads::NONE)
+    pub(super) fn classes(&self, place: Place, table: u32) -> TableClasses {
+        let table = table as usize;
+        let classes = self.classes.get(place.0 + table).filter(|_| table < self.table_count);
+        classes.copied().unwrap_or(TableClasses::CONTENDED)
     }
 }
 
@@ -236,21 +260,4 @@ fn tie_steps(types: &mut TypeSet, analysis: &Analysis) -> bool {
         }
     }
     has_tied
-}
-
-/// Returns the settled reads, by types, pieces and tables; empty if there are none. Without
-/// timestamp splitting a row is one unit: reads of a row that others change are like all others.
-fn settled(types: &TypeSet, split: bool) -> Vec<Vec<Vec<SettledReads>>> {
-    if types.accesses().all(|(_, access)| access.mode != Mode::Settled) {
-        return Vec::new();
-    }
-    let of_piece = |piece: &DeclaredPiece| {
-        let only_inserts = types.only_inserts();
-        let of_table = |table: usize| match split || only_inserts[table] {
-            true => SettledReads::of(types, piece, table),
-            false => SettledReads::NONE,
-        };
-        (0..types.tables.len()).map(of_table).collect()
-    };
-    types.types.iter().map(|of| of.pieces.iter().map(of_piece).collect()).collect()
 }

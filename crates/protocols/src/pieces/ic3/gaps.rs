@@ -145,10 +145,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             // Relaxed: a bit that is seen too long is a stale one.
             leaf.word().fetch_and(!bit, Ordering::Relaxed);
         }
-        if local.scans != 0 {
-            local.scans = 0;
-            self.progress.note_scans(local.member.own, 0);
-        }
+        local.scans = 0;
+        self.progress.note_scans(local.member.own, 0);
     }
 }
 

@@ -16,42 +16,34 @@ use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Collects the cells that wait for the commit behind those collected before, in the order in
-    /// which all transactions lock them, each once.
-    pub(super) fn collect_late(&mut self, cx: &mut Context<M>) {
-        let first = self.cells.len();
+    /// Collects the cells that wait for the commit, in the order in which all transactions lock
+    /// them, each once.
+    fn collect_late(&mut self, cx: &mut Context<M>) {
+        self.cells.clear();
+        self.late_writes.clear();
         if self.of.is_none() {
             return;
         }
         for position in 0..cx.writes.len() {
-            if !self.is_late_write(cx, position) {
+            let write = &cx.writes.entries()[position];
+            if write.kind == WriteKind::Nothing || !self.is_late(write) {
                 continue;
             }
             // Sums of one record from several pieces become one write.
-            let record = cx.writes.entries()[position].record;
-            let same = |first: &usize| cx.writes.entries()[*first].record == record && self.is_late_write(cx, *first);
-            if let Some(first) = (0..position).find(same) {
-                cx.writes.absorb(first, position);
+            let is_same = |first: &&usize| cx.writes.entries()[**first].record == write.record;
+            match self.late_writes.iter().find(is_same).copied() {
+                Some(first) => cx.writes.absorb(first, position),
+                None => self.late_writes.push(position),
             }
         }
-        for position in 0..cx.writes.len() {
-            if self.is_late_write(cx, position) {
-                let write = &cx.writes.entries()[position];
-                let cells = write.cells().zip(write.cell_numbers());
-                self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
-            }
+        for position in &self.late_writes {
+            StepCell::collect(&mut self.cells, &cx.writes.entries()[*position], *position);
         }
         // One order for all, in which locks can't deadlock. The cells of a record stand together.
         let rows = |step: &StepCell<M>| {
             step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
         };
-        self.cells[first..].sort_unstable_by_key(|step| (Reverse(rows(step)), step.cell.address()));
-    }
-
-    /// Returns whether the write at this position waits for the commit.
-    fn is_late_write(&self, cx: &Context<M>, position: usize) -> bool {
-        let write = &cx.writes.entries()[position];
-        write.kind != WriteKind::Nothing && self.is_late(write)
+        self.cells.sort_unstable_by_key(|step| (Reverse(rows(step)), step.cell.address()));
     }
 }
 
@@ -63,7 +55,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The transaction is doomed, or another has inserted a row that this one appends. Nothing was
     /// installed.
     pub(super) fn commit_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        local.cells.clear();
         local.collect_late(cx);
         M::step("lock");
         for step in 0..local.cells.len() {

@@ -47,6 +47,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let found = local.reads.observe_within(cx, at, columns, contended, |_| true)?;
         if found == RecordState::Absent {
             local.passed.extend(local.reads.entries.drain(first..));
+        } else {
+            Self::note_accessors(local, at, contended);
         }
         Ok(found)
     }

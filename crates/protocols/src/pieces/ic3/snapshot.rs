@@ -44,6 +44,18 @@ use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 const UNCOMMITTED: u64 = 1;
 const EPOCH_SHIFT: u32 = 1;
 
+/// What a look at a cell has found.
+enum Look {
+    /// The payload is what the snapshot shows, and has these flags.
+    Shown(u64),
+    /// What the snapshot shows is a copy. The newest one is at this address.
+    Copied(u64),
+    /// The cell has changed meanwhile.
+    Changed,
+    /// A step or a commit has locked the cell.
+    Locked,
+}
+
 /// When the snapshots are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshots {
@@ -74,13 +86,17 @@ fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
 
 impl Snapshots {
     /// Returns the epoch whose end a transaction sees that began in `began_in`.
+    #[inline(always)]
     pub(super) fn seen_from(self, began_in: u64) -> u64 {
-        began_in.saturating_sub(2) / self.every * self.every
+        let last = began_in.saturating_sub(2);
+        // A division takes as long as a dozen other instructions.
+        if self.every == 1 { last } else { last / self.every * self.every }
     }
 
     /// Returns the first epoch, from `epoch` on, with a snapshot at its end.
+    #[inline(always)]
     fn first_from(self, epoch: u64) -> u64 {
-        epoch.div_ceil(self.every) * self.every
+        if self.every == 1 { epoch } else { epoch.div_ceil(self.every) * self.every }
     }
 
     /// Sets the words of a new cell.
@@ -148,6 +164,7 @@ impl Snapshots {
     }
 
     /// Reads a row as it was at the end of the epoch `snapshot`.
+    #[inline(always)]
     pub(super) fn read<M: Machine, F: Ic3Faults>(
         cx: &mut Context<M>,
         at: Located<'_, M>,
@@ -155,13 +172,30 @@ impl Snapshots {
         snapshot: u64,
     ) -> RecordState {
         M::step("read snapshot");
-        let mut all = 0;
-        for number in at.table.cell_numbers(columns.groups()) {
-            all |= Self::read_cell::<M, F>(cx, at, number, snapshot);
-        }
+        let shown = match at.only_cell(columns.groups()) {
+            // The usual case.
+            Some(cell) => Self::look::<M, F>(cell, snapshot, || cx.copy_row(at, columns)),
+            None => Look::Changed,
+        };
+        let flags = match shown {
+            Look::Shown(flags) => flags,
+            _ => Self::read_cells::<M, F>(cx, at, columns.groups(), snapshot),
+        };
         // A record that is out of the index was deleted before all snapshots that any transaction
         // sees.
-        flags::found(all & !UNLINKED)
+        flags::found(flags & !UNLINKED)
+    }
+
+    /// Reads cells as they were at the end of the epoch `snapshot`, and returns their flags.
+    #[inline(never)]
+    fn read_cells<M: Machine, F: Ic3Faults>(
+        cx: &mut Context<M>,
+        at: Located<'_, M>,
+        groups: Groups,
+        snapshot: u64,
+    ) -> u64 {
+        let numbers = at.table.cell_numbers(groups);
+        numbers.into_iter().fold(0, |all, number| all | Self::read_cell::<M, F>(cx, at, number, snapshot))
     }
 
     /// Reads a cell as it was at the end of the epoch `snapshot`, and returns its flags.
@@ -171,44 +205,48 @@ impl Snapshots {
         number: usize,
         snapshot: u64,
     ) -> u64 {
-        let cell = cell_of(at, number);
         let mut spin = Spin::<M>::new();
-        let first = loop {
-            // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links
-            // to copies are at least as new as the word.
-            let word = cell.word().load(Ordering::Acquire);
-            if word & LOCKED != 0 {
+        loop {
+            match Self::look::<M, F>(cell_of(at, number), snapshot, || cx.copy_cell(at, number)) {
+                Look::Shown(flags) => return flags,
+                Look::Copied(first) => return Self::read_copy(cx, at, number, snapshot, first),
+                Look::Changed => {}
                 // A step is at work, or a commit; neither waits for readers of snapshots.
-                spin.wait();
-                continue;
+                Look::Locked => spin.wait(),
             }
-            // Acquire: the loads of the payload, or of the copies, come behind the load of the
-            // epoch. If the epoch is newer than the word, its commit has left the payload as it was
-            // (then it is the payload's), or the word has changed.
-            let epoch = epoch_word(cell).load(Ordering::Acquire);
-            let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::SHOW_UNCOMMITTED;
-            let is_copied = is_uncommitted || epoch_of(epoch) > snapshot;
-            let first = if is_copied {
-                // Acquire: pairs with the Release of `link`.
-                newest_copy(cell).load(Ordering::Acquire)
-            } else {
-                cx.copy_cell(at, number);
-                0
-            };
-            // Acquire: pairs with the fence of a step, between its locks and its stores to the
-            // rows: step (d) of `ReadsAndLocks::observe`. And an abort that takes a copy out of the
-            // chain changes the word as well.
-            M::fence(Ordering::Acquire);
-            // Relaxed: ordered by the fence.
-            let is_as_before = cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED;
-            if is_as_before || F::TRUST_CHAINS && is_copied {
-                if !is_copied {
-                    return word;
-                }
-                break first;
-            }
+        }
+    }
+
+    /// Takes one look at what a cell held at the end of the epoch `snapshot`. If that is the
+    /// payload, `copy` copies it.
+    #[inline(always)]
+    fn look<M: Machine, F: Ic3Faults>(cell: Cell<M>, snapshot: u64, copy: impl FnOnce()) -> Look {
+        // Acquire: pairs with the Release of the last unlock: the row, the epoch and the links to
+        // copies are at least as new as the word.
+        let word = cell.word().load(Ordering::Acquire);
+        if word & LOCKED != 0 {
+            return Look::Locked;
+        }
+        // Acquire: the loads of the payload, or of the copies, come behind the load of the epoch.
+        // If the epoch is newer than the word, its commit has left the payload as it was (then it
+        // is the payload's), or the word has changed.
+        let epoch = epoch_word(cell).load(Ordering::Acquire);
+        let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::SHOW_UNCOMMITTED;
+        let look = if is_uncommitted || epoch_of(epoch) > snapshot {
+            // Acquire: pairs with the Release of `link`.
+            Look::Copied(newest_copy(cell).load(Ordering::Acquire))
+        } else {
+            copy();
+            Look::Shown(word)
         };
-        Self::read_copy(cx, at, number, snapshot, first)
+        // Acquire: pairs with the fence of a step, between its locks and its stores to the rows:
+        // step (d) of `ReadsAndLocks::observe`. And an abort that takes a copy out of the chain
+        // changes the word as well.
+        M::fence(Ordering::Acquire);
+        // Relaxed: ordered by the fence.
+        let is_as_before = cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED;
+        let trusts = F::TRUST_CHAINS && matches!(look, Look::Copied(_));
+        if is_as_before || trusts { look } else { Look::Changed }
     }
 
     /// Reads a cell from the first of its copies, from the one at address `first` on, that the

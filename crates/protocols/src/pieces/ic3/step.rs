@@ -36,8 +36,7 @@ impl<M: Machine> Ic3Worker<M> {
         for position in self.first_write..cx.writes.len() {
             let write = &cx.writes.entries()[position];
             if write.kind != WriteKind::Nothing && !self.is_late(write) {
-                let cells = write.cells().zip(write.cell_numbers());
-                self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
+                StepCell::collect(&mut self.cells, write, position);
             }
         }
         self.cells.sort_unstable_by_key(|step| (step.cell.address(), step.write.is_none()));
@@ -110,9 +109,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Applies the updates of the collected cells. An update is code of the application and may
     /// panic, so this comes before anything is announced.
+    #[inline(always)]
     pub(super) fn apply_updates(&self, cx: &mut Context<M>, local: &Ic3Worker<M>) {
-        for step in &local.cells {
-            step.write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
+        if cx.writes.has_updates() {
+            for step in &local.cells {
+                step.write.into_iter().for_each(|(position, _)| cx.writes.merge(position));
+            }
         }
     }
 

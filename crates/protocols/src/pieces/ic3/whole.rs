@@ -25,8 +25,8 @@
 //! where more than one in six fails. A transaction without a type has one step in any case. It
 //! tries to commit as a whole, and joins the lists if another is in its way.
 
-use contend_engine::sets::WriteKind;
-use contend_engine::{Abort, AbortReason, Context};
+use contend_engine::sets::{Write, WriteKind};
+use contend_engine::{Abort, AbortReason, Context, Groups, Located};
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use super::step::changed;
@@ -34,7 +34,7 @@ use super::{Ic3, Ic3Faults, Ic3Worker, StepCell};
 use crate::accessors::{Accessor, list_of, lock, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::LOCKED;
-use crate::method::wait::WAITS_MAX;
+use crate::method::wait::Wait;
 use crate::optimistic::Read;
 
 /// The number of types that are told apart. Further ones share these.
@@ -80,7 +80,9 @@ impl Contention {
     #[inline(always)]
     pub(super) fn end(&mut self, of: usize, has_committed: bool) {
         let of_type = &mut self.types[of % TYPES];
-        if has_committed {
+        if has_committed && of_type.next == OfType::LEAST {
+            // The usual case.
+        } else if has_committed {
             of_type.next = (of_type.next - of_type.next.div_ceil(8)).max(OfType::LEAST);
         } else {
             of_type.by_steps = of_type.next;
@@ -90,21 +92,18 @@ impl Contention {
 }
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Collects the cells that the transaction writes, each once: first the contended ones, in the
-    /// order of addresses, then those that wait for the commit anyway. Returns the number of the
-    /// former.
-    fn collect_whole(&mut self, cx: &mut Context<M>) -> usize {
-        self.cells.clear();
-        for (position, write) in cx.writes.entries().iter().enumerate() {
-            if write.kind != WriteKind::Nothing && !self.is_late(write) {
-                let cells = write.cells().zip(write.cell_numbers());
-                self.cells.extend(cells.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
+    /// Collects the cells that the transaction writes, each once. A row of a small table is wanted
+    /// by many, so the rows of the smallest table are locked last, and unlocked first.
+    fn collect_whole(&mut self, cx: &Context<M>) {
+        let rows = |write: &Write<M>| write.table().expected_rows();
+        let writes = cx.writes.entries().iter().enumerate();
+        let writes = writes.filter(|(_, write)| write.kind != WriteKind::Nothing);
+        let smallest = writes.clone().map(|(_, write)| rows(write)).min().unwrap_or(0);
+        for is_smallest in [false, true] {
+            for (position, write) in writes.clone().filter(|(_, write)| (rows(write) == smallest) == is_smallest) {
+                StepCell::collect(&mut self.cells, write, position);
             }
         }
-        self.cells.sort_unstable_by_key(|step| step.cell.address());
-        let contended = self.cells.len();
-        self.collect_late(cx);
-        contended
     }
 }
 
@@ -115,23 +114,30 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// # Errors
     /// The transaction has met a conflict, or the machine has no more memory. Nothing was
     /// installed.
+    #[inline(always)]
     pub(super) fn commit_whole(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<bool, Abort> {
         M::step("commit as a whole");
-        if self.reads_uncommitted(local) {
+        local.cells.clear();
+        if local.meets_accessors && self.reads_uncommitted(local) {
             return Ok(false);
         }
-        self.pass(local);
-        if !self.lock_whole(cx, local)? || !self.is_first(cx, local) {
-            local.reads.unlock_all();
-            local.cells.clear();
-            return Ok(false);
+        let has_passed = !local.passed.is_empty();
+        if has_passed {
+            self.pass(local);
         }
-        self.apply_updates(cx, local);
+        if has_passed || !cx.writes.is_empty() {
+            if !self.lock_whole(cx, local)? {
+                local.reads.unlock_all();
+                local.cells.clear();
+                return Ok(false);
+            }
+            self.apply_updates(cx, local);
+        }
         let has_gaps = !cx.nodes.is_empty();
         if has_gaps {
             self.progress.validates(local.member.own);
         }
-        if has_gaps || !local.passed.is_empty() || !local.cells.is_empty() {
+        if has_gaps || has_passed || !local.cells.is_empty() {
             // SeqCst: as in `Ic3::validate`. It also pairs with the same fence of other commits as
             // a whole: of two that each read what the other writes, one finds the other's lock.
             dekker_fence::<M, F>();
@@ -156,12 +162,22 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         Ok(true)
     }
 
-    /// Returns whether a running transaction has shown a row that this one has read. The caller
-    /// holds no lock.
+    /// Notes whether a running transaction has accessed cells that were just read. If none has, the
+    /// row is committed.
     ///
     /// A look that finds an empty list finds it as the writer of the row has left it, or later: a
     /// writer joins the list before it shows the row, and leaves it after it has ended. If it has
     /// aborted, the row is another one by then, which the validation finds.
+    #[inline(always)]
+    pub(super) fn note_accessors(local: &mut Ic3Worker<M>, at: Located<'_, M>, groups: Groups) {
+        let is_accessed = |cell| list_of(cell).look().exists();
+        let meets = at.only_cell(groups).map_or_else(|| at.cells(groups).any(is_accessed), is_accessed);
+        local.meets_accessors |= meets;
+    }
+
+    /// Returns whether a running transaction has shown a row that this one has read. The caller
+    /// holds no lock. An empty list says what it says to [`Ic3::note_accessors`].
+    #[cold]
     fn reads_uncommitted(&self, local: &Ic3Worker<M>) -> bool {
         let is_uncommitted = |cell| {
             let word = lock(cell);
@@ -174,22 +190,32 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         reads.any(|read| list_of(read.cell).look().exists() && is_uncommitted(read.cell))
     }
 
-    /// Locks all that the transaction writes. Returns `false` if another stands in the list of a
-    /// cell; then some cells are not locked.
+    /// Locks all that the transaction writes. Returns `false` if a running transaction comes before
+    /// this one; then some cells may not be locked.
+    ///
+    /// Sorting the cells takes longer than an abort now and then, if two commits lock the same cells
+    /// in different orders. So they are not sorted, and each wait is short.
+    #[inline(always)]
     fn lock_whole(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<bool, Abort> {
-        let contended = local.collect_whole(cx);
-        for (number, StepCell { cell, write, .. }) in local.cells.iter().enumerate() {
+        local.collect_whole(cx);
+        let mut is_passed = false;
+        for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
-            local.reads.lock(*cell, needs_row, WAITS_MAX)?;
-            if number < contended && !list_of(*cell).is_empty() && !F::WHOLE_FORGETS_ACCESSORS {
+            local.reads.lock(*cell, needs_row, Wait::Spin.pauses())?;
+            let newest = list_of(*cell).look();
+            if newest.exists() && !F::WHOLE_FORGETS_ACCESSORS {
                 return Ok(false);
             }
+            is_passed |= newest.is_passed();
         }
-        Ok(true)
+        // The usual case: there are no gaps.
+        let is_alone = !is_passed && local.gap_readers.is_empty() && local.member.predecessors.is_empty();
+        Ok(is_alone || self.is_first(cx, local))
     }
 
     /// Returns whether no running transaction comes before this one, which has locked all that it
     /// writes: none has read a gap that it has filled, or deleted a row that it has passed.
+    #[inline(never)]
     fn is_first(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> bool {
         if !F::WHOLE_FORGETS_GAP_READERS {
             // The reader of a gap may have any rank: this transaction has steps of all of its own.
@@ -202,6 +228,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Loads the epoch of the commit, allocates the copies for snapshots, and validates. All cells
     /// that the transaction writes are locked.
+    #[inline(always)]
     fn prepare_whole(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         if self.snapshots().is_some() && !local.cells.is_empty() {
             // The serialization point. A transaction that overwrites what this one has read locks
@@ -210,11 +237,14 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.reserve_copies(cx, local, local.epoch)?;
         }
         M::step("validate whole");
-        for position in 0..local.reads.entries.len() {
+        // SeqCst: in one order with the fences of other commits, and with the load of the epoch.
+        let now = |read: &Read<M>| read.cell.word().load(Ordering::SeqCst);
+        // The usual case: all rows are as they were, and no lock is on them.
+        let differs = local.reads.entries.iter().position(|read| now(read) != read.observed_word());
+        let all = local.reads.entries.len();
+        for position in differs.unwrap_or(all)..all {
             let read = local.reads.entries[position];
-            // SeqCst: in one order with the fences of other commits, and with the load of the
-            // epoch.
-            let now = read.cell.word().load(Ordering::SeqCst);
+            let now = now(&read);
             let is_locked_by_other = now & LOCKED != 0 && !local.reads.has_locked(read.cell);
             if (changed(now, read.observed_word()) || is_locked_by_other) && !F::SKIP_PIECE_VALIDATION {
                 return Err(Abort::new(AbortReason::ReadValidation));
@@ -225,9 +255,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if local.late.entries.iter().any(is_stale) {
             return Err(Abort::new(AbortReason::ReadValidation));
         }
-        Self::validate_passed(local)?;
+        if !local.passed.is_empty() {
+            Self::validate_passed(local)?;
+        }
         // SeqCst: behind the fence of the commit, in one order with those of others (`gaps`).
-        cx.nodes.validate_as(Ordering::SeqCst)
+        if cx.nodes.is_empty() { Ok(()) } else { cx.nodes.validate_as(Ordering::SeqCst) }
     }
 }
 
