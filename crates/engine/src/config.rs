@@ -5,7 +5,8 @@ use crate::fault::Fault;
 /// Where records begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// As many records in a cache line as fit.
+    /// As many records in a cache line as fit. Longer records of a table with many rows begin at
+    /// half lines.
     #[default]
     Packed,
     /// Each record in cache lines of its own.

@@ -38,7 +38,7 @@ const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, options: &EngineOptions) -> u64 {
     let cells = if options.timestamp_splitting { spec.groups.len().max(1) } else { 1 };
     let words = cells * (meta_words + usize::from(history)) + spec.row_bytes.div_ceil(8);
-    let record = slot_words(words, options.alignment) as u64 * 8;
+    let record = slot_words(words, options.alignment, spec.expected_rows) as u64 * 8;
     // Measured bytes of an index entry, and two words more for each further word of the key.
     let index = match spec.index {
         IndexKind::Hash => 44,
@@ -127,7 +127,7 @@ impl<M: Machine> TableCore<M> {
             history,
             counters,
             holds,
-            slabs: Slabs::new(cell_count * meta_words + payload_words, alignment),
+            slabs: Slabs::new(slot_words(cell_count * meta_words + payload_words, alignment, spec.expected_rows)),
             unlinked: std::sync::atomic::AtomicU64::new(0),
             deletions: Deletions::new(workers),
         }
@@ -389,6 +389,10 @@ impl<M: Machine> TableCore<M> {
         let words = head + self.payload_words;
         if words <= WORDS_PER_LINE {
             return;
+        }
+        if head > WORDS_PER_LINE / 2 {
+            // The record may begin at a half line.
+            M::prefetch(first.wrapping_add(head - 1));
         }
         let ask = |span: Span| Self::prefetch_words(first, head + span.words().start..head + span.words().end);
         match columns.words() {

@@ -47,6 +47,8 @@ const FREE_MAX: usize = 8 << 10;
 /// empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
+/// The number of rows from which on a table is large.
+const LARGE_TABLE: usize = 4096;
 const LINE: usize = 64;
 
 /// A piece of the machine's memory. The list of chunks only tells what to free in the end; no slot
@@ -138,20 +140,26 @@ impl<M: Machine> Arena<M> {
     }
 }
 
-/// Returns the number of words of a slot for records of `words` words. A record of up to a line
-/// does not straddle two lines, and a longer one starts a line.
-pub(crate) fn slot_words(words: usize, alignment: Alignment) -> usize {
+/// Returns the number of words of a slot for records of `words` words, in a table with this expected
+/// number of rows.
+///
+/// A record of up to a line does not straddle two lines. A longer one of a small table starts a
+/// line, because its neighbours may be written at the same time. In a large table it starts at a
+/// half line: rows that are inserted one after the other then share lines, and metadata of up to
+/// half a line is in one.
+pub(crate) fn slot_words(words: usize, alignment: Alignment, expected_rows: usize) -> usize {
     let bytes = words * 8;
-    (if bytes <= LINE && alignment == Alignment::Packed {
-        bytes.next_power_of_two()
-    } else {
-        bytes.next_multiple_of(LINE)
-    }) / 8
+    let slot = match alignment {
+        Alignment::Packed if bytes <= LINE => bytes.next_power_of_two(),
+        Alignment::Packed if expected_rows >= LARGE_TABLE => bytes.next_multiple_of(LINE / 2),
+        Alignment::Packed | Alignment::Line => bytes.next_multiple_of(LINE),
+    };
+    slot / 8
 }
 
 impl<M: Machine> Slabs<M> {
-    pub(crate) fn new(record_words: usize, alignment: Alignment) -> Self {
-        let slot_words = slot_words(record_words, alignment);
+    /// Returns slabs with slots of this number of words ([`slot_words`]).
+    pub(crate) fn new(slot_words: usize) -> Self {
         Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
     }
 
@@ -273,8 +281,19 @@ mod tests {
     use contend_machine::Native;
 
     #[test]
+    fn short_records_stay_within_a_line_and_long_ones_begin_one_unless_the_table_is_large() {
+        let slots = |words, alignment| [0, LARGE_TABLE].map(|rows| slot_words(words, alignment, rows));
+        assert_eq!(slots(1, Alignment::Packed), [1, 1]);
+        assert_eq!(slots(5, Alignment::Packed), [8, 8]);
+        assert_eq!(slots(9, Alignment::Packed), [16, 12]);
+        assert_eq!(slots(13, Alignment::Packed), [16, 16]);
+        assert_eq!(slots(5, Alignment::Line), [8, 8]);
+        assert_eq!(slots(9, Alignment::Line), [16, 16]);
+    }
+
+    #[test]
     fn records_return_to_the_worker_that_needs_them() {
-        let slabs = Slabs::<Native>::new(4, Alignment::Packed);
+        let slabs = Slabs::<Native>::new(4);
         let (mut inserts, mut deletes) = (slabs.arena(), slabs.arena());
         let mut pass = |records: usize| {
             for _ in 0..records {

@@ -279,7 +279,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     }
 
     /// Allocates a copy for each cell to be written, all of which are locked, if a snapshot before
-    /// `epoch` shows what stands there and is committed. Nothing is linked yet.
+    /// `epoch` shows what stands there and is committed. Nothing is linked yet. With `shares`, the
+    /// cells of one write have one copy together: all of them are installed by the same commit.
     ///
     /// # Errors
     /// The machine has no more memory, or an older transaction of an earlier epoch has written a
@@ -289,8 +290,10 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         cx: &mut Context<M>,
         local: &mut Ic3Worker<M>,
         epoch: u64,
+        shares: bool,
     ) -> Result<(), Abort> {
         let Some(snapshots) = self.snapshots() else { return Ok(()) };
+        let mut last = None;
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, _)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
@@ -298,7 +301,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
             if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
-                *copy = Some(cx.new_version(position)?);
+                let shared = last.filter(|(of, _)| shares && *of == position);
+                let (_, new) = shared.map_or_else(|| cx.new_version(position).map(|new| (position, new)), Ok)?;
+                (*copy, last) = (Some(new), Some((position, new)));
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             let mut writers = list_of(*cell).iter().filter(wrote);
@@ -324,8 +329,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Gives back the copies that were not linked.
     pub(super) fn free_copies(cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        for StepCell { copy, .. } in &mut local.cells {
-            copy.take().into_iter().for_each(|copy| cx.reuse_version(copy));
+        let mut last = None;
+        for copy in local.cells.iter_mut().filter_map(|step| step.copy.take()) {
+            if last.replace(copy.record()) != Some(copy.record()) {
+                cx.reuse_version(copy);
+            }
         }
     }
 
@@ -355,7 +363,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return Ok(());
         }
         local.epoch = cx.epoch_in_order();
-        self.reserve_copies(cx, local, local.epoch)?;
+        self.reserve_copies(cx, local, local.epoch, true)?;
         if local.epoch > cx.began_in() {
             for exposed in local.exposed.iter_mut().filter(|exposed| exposed.copy.is_none()) {
                 exposed.late_copy = Some(cx.new_version(exposed.shown.position)?);
@@ -367,6 +375,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Keeps what the late writes replace, and gives their cells, which are locked, the new epoch.
     pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         let Some(snapshots) = self.snapshots() else { return };
+        let mut last = None;
         for step in 0..local.cells.len() {
             let StepCell { cell, write, copy } = local.cells[step];
             let Some((position, number)) = write else { continue };
@@ -378,7 +387,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 let flags = cell.word().load(Ordering::Relaxed);
                 Snapshots::link(cx, &copy, cell, number, &local.saved[start..], flags);
                 local.saved.truncate(start);
-                cx.retire_version(copy, snapshots.first_from(local.epoch));
+                if last.replace(copy.record()) != Some(copy.record()) {
+                    cx.retire_version(copy, snapshots.first_from(local.epoch));
+                }
             }
             Snapshots::commit(cell, local.epoch);
         }

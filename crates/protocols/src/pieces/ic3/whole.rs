@@ -234,7 +234,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             // The serialization point. A transaction that overwrites what this one has read locks
             // the cell behind the loads below, and so has this epoch or a later one.
             local.epoch = cx.epoch_in_order();
-            self.reserve_copies(cx, local, local.epoch)?;
+            self.reserve_copies(cx, local, local.epoch, true)?;
         }
         M::step("validate whole");
         // SeqCst: in one order with the fences of other commits, and with the load of the epoch.
