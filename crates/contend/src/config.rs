@@ -71,7 +71,8 @@ pub struct TableOptions {
     /// The kind of its index. [`IndexKind::Ordered`], the default, can be scanned;
     /// [`IndexKind::Hash`] finds single keys faster.
     pub index: IndexKind,
-    /// The expected number of rows. A hash index makes room for them at once.
+    /// The expected number of rows. A hash index makes room for them at once. Long rows of a table
+    /// of many rows share cache lines with their neighbours.
     pub expected_rows: usize,
 }
 

@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use contend_index::KeyWords;
 use contend_machine::Machine;
 
+use crate::cell_copy::CellCopy;
 use crate::protocol::OldVersion;
 use crate::record::Record;
 
@@ -46,6 +47,14 @@ pub(crate) struct RetiredVersion<M: Machine> {
     pub(crate) epoch: u64,
 }
 
+/// A copy of a cell that waits to be reused.
+#[derive(Debug)]
+pub(crate) struct RetiredCopy<M: Machine> {
+    pub(crate) copy: CellCopy<M>,
+    /// As of a version.
+    pub(crate) epoch: u64,
+}
+
 /// An entry of a queue.
 pub(crate) trait Retired {
     /// Returns the epoch by which the queue is ordered.
@@ -59,6 +68,12 @@ impl<M: Machine> Retired for RetiredRecord<M> {
 }
 
 impl<M: Machine> Retired for RetiredVersion<M> {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl<M: Machine> Retired for RetiredCopy<M> {
     fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -95,9 +110,10 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
     pub(crate) unlinked: VecDeque<RetiredRecord<M>>,
-    /// Their records belong to no index, and so name their tables themselves: there are many, and
-    /// each look at the list of tables would touch a line that all workers share.
+    /// Old versions are in no index, so each names its table. A look at the list of tables would
+    /// touch a line that all workers share.
     pub(crate) versions: VecDeque<RetiredVersion<M>>,
+    pub(crate) copies: VecDeque<RetiredCopy<M>>,
     /// The number of tombstones queued since the last collection. A collection looks at more than
     /// this number, so that the queue doesn't grow without bound.
     pub(crate) queued: usize,
@@ -105,7 +121,13 @@ pub(crate) struct Garbage<M: Machine> {
 
 impl<M: Machine> Default for Garbage<M> {
     fn default() -> Self {
-        Garbage { tombstones: VecDeque::new(), unlinked: VecDeque::new(), versions: VecDeque::new(), queued: 0 }
+        Garbage {
+            tombstones: VecDeque::new(),
+            unlinked: VecDeque::new(),
+            versions: VecDeque::new(),
+            copies: VecDeque::new(),
+            queued: 0,
+        }
     }
 }
 
@@ -114,14 +136,17 @@ impl<M: Machine> Garbage<M> {
     /// worker's epoch is later than that, so `false` is certain, and a caller need not look for the
     /// oldest epoch.
     pub(crate) fn may_be_due(&self, current: u64) -> bool {
-        let is_due = |epoch: u64| current > epoch + 1;
-        let records = [&self.tombstones, &self.unlinked];
-        records.into_iter().any(|queue| queue.front().is_some_and(|first| is_due(first.epoch)))
-            || self.versions.front().is_some_and(|first| is_due(first.epoch))
+        fn is_due<R: Retired>(queue: &VecDeque<R>, current: u64) -> bool {
+            queue.front().is_some_and(|first| current > first.epoch() + 1)
+        }
+        is_due(&self.tombstones, current)
+            || is_due(&self.unlinked, current)
+            || is_due(&self.versions, current)
+            || is_due(&self.copies, current)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tombstones.is_empty() && self.unlinked.is_empty() && self.versions.is_empty()
+        self.tombstones.is_empty() && self.unlinked.is_empty() && self.versions.is_empty() && self.copies.is_empty()
     }
 }
 

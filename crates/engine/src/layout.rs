@@ -12,15 +12,16 @@
 //! version that an optimistic reader checks. The words behind the row are stored in the same
 //! critical sections as the row, so they need nothing of their own.
 //!
-//! Only three fields of [`TableCore`] change once the table is in use: `slabs`, behind mutexes;
-//! `unlinked`, in debug builds; `deletions`, behind mutexes and with a history only. A worker loads
-//! all others without synchronisation.
+//! Only four fields of [`TableCore`] change once the table is in use: `slabs` and `copies`, behind
+//! mutexes; `unlinked`, in debug builds; `deletions`, behind mutexes and with a history only. A
+//! worker loads all others without synchronisation.
 
 use contend_index::LeafWords;
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::DeclaredTable;
 use contend_model::{GROUPS_MAX, Groups, IndexKind, Projection, Span, TableSpec};
 
+use crate::cell_copy::{CellCopies, CellCopy};
 use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
 use crate::deletions::Deletions;
@@ -45,6 +46,31 @@ pub fn estimated_bytes(spec: &TableSpec, meta_words: usize, history: bool, optio
         IndexKind::Ordered => 30,
     } + 16 * (spec.key_words as u64 - 1);
     spec.expected_rows as u64 * (record + index)
+}
+
+/// In debug builds, fills words that no transaction may read any more.
+pub(crate) fn poison<U: Atomic64>(words: &[U]) {
+    if cfg!(debug_assertions) {
+        // A protocol that is wrong may read here at the same time, and get a mixture. One poisoned
+        // word in it is enough for `is_poisoned`. Relaxed: no transaction may read the words any
+        // more; their memory is given back after this, by this worker.
+        words.iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
+    }
+}
+
+/// The arenas of a table: one for its records, and one for the copies of each cell.
+const ARENAS: u32 = GROUPS_MAX as u32 + 1;
+
+/// Returns the number of the arenas for the records of a table, or for copies of a cell.
+fn arena_of(table: u32, cell: Option<usize>) -> u32 {
+    table * ARENAS + cell.map_or(0, |cell| cell as u32 + 1)
+}
+
+/// Returns the number of the table that an arena with this number belongs to, and the cell if it is
+/// for copies.
+pub(crate) fn owner_of_arena(arena: usize) -> (usize, Option<usize>) {
+    let (table, of_table) = (arena / ARENAS as usize, arena % ARENAS as usize);
+    (table, of_table.checked_sub(1))
 }
 
 /// What an engine demands of the layout of all its tables.
@@ -90,6 +116,8 @@ pub struct TableCore<M: Machine> {
     counters: bool,
     holds: bool,
     slabs: Slabs<M>,
+    /// The memory for copies of each cell.
+    copies: Box<[CellCopies<M>]>,
     /// In debug builds, the largest write counter of a tombstone that has left the index. It is a
     /// word of the host, because a check must not change the simulated accesses.
     unlinked: std::sync::atomic::AtomicU64,
@@ -110,6 +138,11 @@ impl<M: Machine> TableCore<M> {
         };
         let cell_count = if split { groups.len() } else { 1 };
         let counter_count = if counters { groups.len() } else { 0 };
+        let copies = (0..cell_count).map(|cell| {
+            let words = if cell_count == 1 { row_words } else { groups[cell].words().len() };
+            CellCopies::new(words + usize::from(history), arena_of(id, Some(cell)))
+        });
+        let copies = copies.collect();
         let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + counter_count;
         TableCore {
             id,
@@ -128,6 +161,7 @@ impl<M: Machine> TableCore<M> {
             counters,
             holds,
             slabs: Slabs::new(slot_words(cell_count * meta_words + payload_words, alignment, spec.expected_rows)),
+            copies,
             unlinked: std::sync::atomic::AtomicU64::new(0),
             deletions: Deletions::new(workers),
         }
@@ -202,6 +236,23 @@ impl<M: Machine> TableCore<M> {
     pub unsafe fn version(&self, value: u64) -> Record<M> {
         // SAFETY: by the caller's promise.
         unsafe { Record::from_value(value) }
+    }
+
+    /// Returns the copy of a cell at this address ([`CellCopy::address`]).
+    ///
+    /// # Safety
+    /// It was a copy of this cell of a record of this table, and its memory is not reused during
+    /// the use of the handle. See [`Context::retire_copy`].
+    ///
+    /// [`Context::retire_copy`]: crate::Context::retire_copy
+    pub unsafe fn cell_copy(&self, cell: usize, address: u64) -> CellCopy<M> {
+        // SAFETY: by the caller's promise.
+        CellCopy::new(&self.copies[cell], unsafe { Record::from_value(address) })
+    }
+
+    /// Returns the memory for copies of a cell.
+    pub(crate) fn copies(&self, cell: usize) -> &CellCopies<M> {
+        &self.copies[cell]
     }
 
     /// Returns the words of each group.
@@ -363,15 +414,10 @@ impl<M: Machine> TableCore<M> {
         unsafe { record.words(self.head_words(), self.payload_words()) }
     }
 
-    /// In debug builds, fills the row of a version that no transaction may read any more. A
-    /// protocol that reads it nevertheless is found by [`TableCore::is_poisoned`].
+    /// In debug builds, fills the row of a version that no transaction may read any more
+    /// ([`poison`]). A protocol that reads it nevertheless is found by [`TableCore::is_poisoned`].
     pub(crate) fn poison(&self, record: Record<M>) {
-        if cfg!(debug_assertions) {
-            // A protocol that is wrong may read here at the same time, and get a mixture. One
-            // poisoned word in it is enough for `is_poisoned`. Relaxed: no transaction may read the
-            // version any more; its memory is given back after this, by this worker.
-            self.payload(record).iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
-        }
+        poison(self.payload(record));
     }
 
     /// Whether the engine has filled this cell's part of a version after the version was given
@@ -390,9 +436,9 @@ impl<M: Machine> TableCore<M> {
         if words <= WORDS_PER_LINE {
             return;
         }
-        if head > WORDS_PER_LINE / 2 {
+        if head > WORDS_PER_LINE / 2 && !self.slabs.begin_lines() {
             // The record may begin at a half line.
-            M::prefetch(first.wrapping_add(head - 1));
+            Self::prefetch_words(first, WORDS_PER_LINE / 2..head);
         }
         let ask = |span: Span| Self::prefetch_words(first, head + span.words().start..head + span.words().end);
         match columns.words() {
@@ -412,9 +458,14 @@ impl<M: Machine> TableCore<M> {
         &self.slabs
     }
 
+    /// Returns the number of the arenas for records.
+    pub(crate) fn arena(&self) -> u32 {
+        arena_of(self.id, None)
+    }
+
     /// Returns the bytes of the memory for records, used or not.
     pub fn record_bytes(&self) -> usize {
-        self.slabs.bytes()
+        self.slabs.bytes() + self.copies.iter().map(|copies| copies.slabs.bytes()).sum::<usize>()
     }
 }
 

@@ -32,6 +32,7 @@
 extern crate self as contend_engine;
 
 mod catalog;
+mod cell_copy;
 pub mod commit_sink;
 pub mod config;
 pub mod declaration;
@@ -55,6 +56,7 @@ mod table;
 pub mod transaction;
 mod worker;
 
+pub use cell_copy::CellCopy;
 pub use config::{Alignment, EngineConfig, EngineOptions};
 pub use contend_index::{Change, Leaf, LeafWords};
 // The vocabulary, for authors of protocols and for programs that drive an engine by hand.

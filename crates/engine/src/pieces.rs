@@ -98,6 +98,16 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         if !self.protocol.uses_pieces() {
             return Ok(());
         }
+        // The check of an access permits the groups that the declared table lacks: so it must lack
+        // none that the engine's table has.
+        for (declared, own) in types.tables.iter().zip(self.declared_tables()) {
+            if declared.groups != own.groups {
+                let (name, groups, own) = (&declared.name, declared.groups, own.groups);
+                return Err(format!(
+                    "table {name} is declared with {groups} groups of columns; valid: {own}, its groups"
+                ));
+            }
+        }
         self.while_idle(|| {
             self.types_in_force.replace_by(|| {
                 self.protocol.declare(&types, &self.config.options)?;

@@ -47,8 +47,9 @@ const FREE_MAX: usize = 8 << 10;
 /// empty.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
-/// The number of rows from which on a table is large.
-const LARGE_TABLE: usize = 4096;
+/// The number of rows from which on a table is large. TPC-C's districts, which are written by all,
+/// are fewer than that with 1,024 warehouses.
+const LARGE_TABLE: usize = 16 << 10;
 const LINE: usize = 64;
 
 /// A piece of the machine's memory. The list of chunks only tells what to free in the end; no slot
@@ -84,7 +85,7 @@ pub(crate) struct Arena<M: Machine> {
     free: Vec<Record<M>>,
 }
 
-/// The arenas of a worker, by the numbers of their tables.
+/// The arenas of a worker, by their numbers.
 pub(crate) struct Arenas<M: Machine>(Vec<Option<Arena<M>>>);
 
 impl<M: Machine> Default for Arenas<M> {
@@ -100,18 +101,18 @@ impl<M: Machine> std::fmt::Debug for Arenas<M> {
 }
 
 impl<M: Machine> Arenas<M> {
-    /// Returns the arena of the table with this number, whose slabs are `slabs`.
+    /// Returns the arena with this number, which is one of `slabs`.
     #[inline]
-    pub(crate) fn of(&mut self, table: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
-        let table = table as usize;
+    pub(crate) fn of(&mut self, number: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
+        let number = number as usize;
         // A worker that never inserts into a table has no arena there, and takes no mutex for it.
-        if self.0.len() <= table {
-            self.0.resize_with(table + 1, || None);
+        if self.0.len() <= number {
+            self.0.resize_with(number + 1, || None);
         }
-        self.0[table].get_or_insert_with(|| slabs.arena())
+        self.0[number].get_or_insert_with(|| slabs.arena())
     }
 
-    /// Takes all arenas, each with the number of its table.
+    /// Takes all arenas, each with its number.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (usize, Arena<M>)> + '_ {
         self.0.drain(..).enumerate().filter_map(|(table, arena)| Some((table, arena?)))
     }
@@ -145,8 +146,8 @@ impl<M: Machine> Arena<M> {
 ///
 /// A record of up to a line does not straddle two lines. A longer one of a small table starts a
 /// line, because its neighbours may be written at the same time. In a large table it starts at a
-/// half line: rows that are inserted one after the other then share lines, and metadata of up to
-/// half a line is in one.
+/// line or a half line. Rows that are inserted one after the other then share lines, and metadata
+/// of up to half a line is in one.
 pub(crate) fn slot_words(words: usize, alignment: Alignment, expected_rows: usize) -> usize {
     let bytes = words * 8;
     let slot = match alignment {
@@ -161,6 +162,12 @@ impl<M: Machine> Slabs<M> {
     /// Returns slabs with slots of this number of words ([`slot_words`]).
     pub(crate) fn new(slot_words: usize) -> Self {
         Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Whether each slot begins a line.
+    #[inline(always)]
+    pub(crate) fn begin_lines(&self) -> bool {
+        self.slot_words.is_multiple_of(LINE / 8)
     }
 
     /// Returns the bytes of a slot.

@@ -13,7 +13,7 @@ use crate::epoch::Epochs;
 use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredRecord, pop_older, trim_queue};
 use crate::history::{Committed, Recording};
-use crate::layout::TableCore;
+use crate::layout::{TableCore, owner_of_arena};
 use crate::pieces::{RunningPieces, StepMark};
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, SHORT_ROW, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
@@ -482,6 +482,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             self.cx.garbage.tombstones.extend(left.tombstones);
             self.cx.garbage.unlinked.extend(left.unlinked);
             self.cx.garbage.versions.extend(left.versions);
+            self.cx.garbage.copies.extend(left.copies);
         }
         let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.cx.garbage.queued);
         // Finding the oldest epoch reads a line of each worker, which is not worth it for nothing.
@@ -503,9 +504,13 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         while let Some(retired) = pop_older(&mut self.cx.garbage.versions, oldest) {
             self.cx.reuse_version(retired.version);
         }
+        while let Some(retired) = pop_older(&mut self.cx.garbage.copies, oldest) {
+            self.cx.reuse_copy(retired.copy);
+        }
         trim_queue(&mut self.cx.garbage.tombstones);
         trim_queue(&mut self.cx.garbage.unlinked);
         trim_queue(&mut self.cx.garbage.versions);
+        trim_queue(&mut self.cx.garbage.copies);
     }
 
     /// Takes old tombstones out of the indexes, `at_once` at most, and reuses the records that were
@@ -553,15 +558,15 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     fn release_of(&mut self, table: &dyn AnyTable<M>, record: crate::Record<M>) {
-        let (number, slabs) = (table.core().id(), table.core().slabs());
-        let arena = self.cx.arenas.of(number, slabs);
+        let slabs = table.core().slabs();
+        let arena = self.cx.arenas.of(table.core().arena(), slabs);
         arena.release(record);
         slabs.share(arena);
     }
 
     /// Returns a new record with the protocol's initial metadata. No other worker knows it.
     pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: RecordOrigin) -> Result<Record<M>, OutOfMemory> {
-        let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
+        let record = table.slabs().allocate(self.cx.arenas.of(table.arena(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         table.clear_log_words(record);
         Ok(record)
@@ -569,7 +574,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     /// Takes back a record that no other worker has seen.
     pub(crate) fn release(&mut self, table: &TableCore<M>, record: Record<M>) {
-        self.cx.arenas.of(table.id(), table.slabs()).release(record);
+        self.cx.arenas.of(table.arena(), table.slabs()).release(record);
     }
 
     /// Aborts the last transaction if it has neither ended nor been dropped.
@@ -709,8 +714,10 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
         self.go_offline();
         let tables = self.engine.catalog.read();
-        for (table, arena) in self.cx.arenas.take_all() {
-            tables[table].core().slabs().park(arena);
+        for (number, arena) in self.cx.arenas.take_all() {
+            let (table, cell) = owner_of_arena(number);
+            let table = tables[table].core();
+            cell.map_or(table.slabs(), |cell| &table.copies(cell).slabs).park(arena);
         }
         if !self.cx.garbage.is_empty() {
             self.engine.left_garbage.lock().push(std::mem::take(&mut self.cx.garbage));

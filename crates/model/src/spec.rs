@@ -35,7 +35,8 @@ pub struct TableSpec {
     /// The number of words of a key, for an estimate of the index's memory. It is 1 unless
     /// [`TableSpec::keyed`] sets it.
     pub key_words: usize,
-    /// The expected number of rows. The table makes room for them when it is created.
+    /// The expected number of rows. The table makes room for them when it is created. Long rows of
+    /// a table of many rows share cache lines with their neighbours.
     pub expected_rows: usize,
     /// The number of low bits of a key's first word in which the keys of one leaf may differ. Keys
     /// that differ in a higher bit never share a leaf of an ordered index. With 64 or more, any

@@ -19,9 +19,10 @@
 //! | 0 | a version above [`crate::flags`], as in the optimistic family; bit 0 is the lock |
 //! | 1 | the newest accessor: its address, its worker, and whether it has written (`list`) |
 //!
-//! The lock of a cell is held for one access only, and its holder waits for nothing but locks of
-//! cells with larger addresses, or for a short time only. So the locks can't deadlock, and other
-//! waits for them have no limit.
+//! The lock of a cell is held for one access, or for the end of one step or commit. A holder waits
+//! for other locks in an order that all have, or for a limited time, and for validations, which
+//! wait for nothing. So the locks can't deadlock, and a worker that holds none waits for one
+//! without a limit.
 //!
 //! **Why an abort is not missed.** A transaction dooms the accessors behind its own before its end
 //! is announced. A transaction that depends on it waits for that end before its own commit point.

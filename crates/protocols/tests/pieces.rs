@@ -15,7 +15,7 @@ use contend_engine::{
     Transaction, Txn, TypedTable, Worker,
 };
 use contend_machine::Native;
-use contend_model::pieces::{Piece, Types};
+use contend_model::pieces::{Piece, TypeSet, Types};
 use contend_model::{Inspect, Tables};
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
@@ -110,6 +110,23 @@ fn chain(types: &mut Types, tables: &[TypedTable<Pair>; 4]) {
         .add("chain")
         .piece(FIRST, |piece| piece.modify(&tables[0], Pair::LEFT).cancels())
         .piece(SECOND, |piece| piece.modify(&tables[1], Pair::LEFT).cancels());
+}
+
+#[test]
+fn a_declaration_with_other_groups_than_the_tables_have_is_refused() {
+    let world = World::new(&[], chain);
+    for groups in [1, 3] {
+        let mut types = TypeSet::default();
+        types.table("a", groups);
+        types.add("chain", []);
+        let error = world.engine.declare(types).expect_err("the rows have two groups");
+        assert_eq!(error, format!("table a is declared with {groups} groups of columns; valid: 2, its groups"));
+    }
+    // The types before are still in force.
+    let mut worker = world.worker();
+    let mut tx = begin(&mut worker, 0);
+    tx.piece(FIRST, |tx| add(tx, &world.tables[0], 0, 1)).expect("declared");
+    tx.commit().expect("nobody else is there");
 }
 
 #[test]

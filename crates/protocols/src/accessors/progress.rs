@@ -12,8 +12,9 @@
 //! | 0 | ended: it has committed or aborted, and is in no list any more |
 //!
 //! One load answers for one transaction: the number says whether the answer is about the asked one.
-//! Other workers change the word only to doom the transaction. So its owner changes it by
-//! exchanges, and of a doom and the commit point exactly one succeeds.
+//! Other workers change the word only to doom the transaction. So while it runs, its owner changes
+//! the word by exchanges, and of a doom and the commit point exactly one succeeds. Its beginning and
+//! its end are stores: a doom counts in neither.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -217,8 +218,8 @@ impl<M: Machine> Progress<M> {
     /// successors before.
     pub(crate) fn end(&self, own: Running) {
         // Release: the dooms come before; pairs with the Acquire of `has_decided`. So a successor
-        // that sees the end also sees its own doom, and fails at its commit point. A store, which
-        // may overwrite a doom: it comes too late.
+        // that sees the end also sees its own doom, and fails at its commit point. The store may
+        // overwrite a doom, which comes too late.
         self.word(own.worker).store(own.number << NUMBER_SHIFT | ENDED, Ordering::Release);
     }
 

@@ -87,9 +87,9 @@ use std::sync::Arc;
 use contend_engine::in_force::{InForce, Known};
 use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
-    LeafWords, Located, NamedProtocol, OldVersion, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo,
-    Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
+    Abort, AbortReason, Cell, CellCopy, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation,
+    Leaf, LeafWords, Located, NamedProtocol, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record,
+    RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Machine, Spin};
 use contend_model::pieces::{Piece, TypeSet};
@@ -150,8 +150,8 @@ struct Exposed<M: Machine> {
     shown: Shown<M>,
     /// The copy of the former contents for readers of snapshots, which is linked; and one that the
     /// commit may link.
-    copy: Option<OldVersion<M>>,
-    late_copy: Option<OldVersion<M>>,
+    copy: Option<CellCopy<M>>,
+    late_copy: Option<CellCopy<M>>,
 }
 
 /// A cell of the step that takes effect.
@@ -161,7 +161,7 @@ struct StepCell<M: Machine> {
     /// The position in the write set and the cell's number, if the step writes it.
     write: Option<(usize, usize)>,
     /// Memory for a copy of what the cell holds, if a snapshot may show that.
-    copy: Option<OldVersion<M>>,
+    copy: Option<CellCopy<M>>,
 }
 
 impl<M: Machine> StepCell<M> {
@@ -543,8 +543,13 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if contended.is_empty() {
             return self.read_untracked(cx, local, at, columns, classes);
         }
+        if F::WHOLE_LOOKS_FIRST {
+            Self::note_accessors(local, at, contended);
+        }
         let found = local.reads.observe_within(cx, at, columns, contended, |_| true)?;
-        Self::note_accessors(local, at, contended);
+        if !F::WHOLE_LOOKS_FIRST {
+            Self::note_accessors(local, at, contended);
+        }
         Ok(found)
     }
 
@@ -750,6 +755,8 @@ faults! {
         /// A transaction that commits as a whole does not look whether a row that it has read is
         /// committed.
         WHOLE_READS_UNCOMMITTED,
+        /// A transaction looks at the list of a cell before it reads the row, and not after it.
+        WHOLE_LOOKS_FIRST,
         /// A transaction that commits as a whole overwrites what running ones have accessed.
         WHOLE_FORGETS_ACCESSORS,
         /// A transaction that commits as a whole does not look for running readers of the gaps that

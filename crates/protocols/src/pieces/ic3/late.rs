@@ -16,7 +16,7 @@ use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;
 
 impl<M: Machine> Ic3Worker<M> {
-    /// Collects the cells that wait for the commit, in the order in which all transactions lock
+    /// Collects the cells that wait for the commit, in the order in which all commits by steps lock
     /// them, each once.
     fn collect_late(&mut self, cx: &mut Context<M>) {
         self.cells.clear();
@@ -39,7 +39,8 @@ impl<M: Machine> Ic3Worker<M> {
         for position in &self.late_writes {
             StepCell::collect(&mut self.cells, &cx.writes.entries()[*position], *position);
         }
-        // One order for all, in which locks can't deadlock. The cells of a record stand together.
+        // One order for all commits by steps. A commit as a whole has another order, and gives up
+        // after a short wait. The cells of a record stand together.
         let rows = |step: &StepCell<M>| {
             step.write.map_or(0, |(position, _)| cx.writes.entries()[position].table().expected_rows())
         };

@@ -9,6 +9,9 @@
 //! | 2 | the newest copy, or 0 |
 //! | 3 | the epoch of the newest committed version, shifted left by one; bit 0 is set while the payload is uncommitted |
 //!
+//! A copy ([`CellCopy`]) has the epoch of its version in its own word, in the same place. Bit 0 is
+//! set if there was no row.
+//!
 //! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a
 //! transaction that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b +
 //! 1`, and so others see snapshots up to `b - 1`.
@@ -33,7 +36,7 @@
 //! **An abort** takes its copies out of the chain again: what they are copies of stands in the
 //! payload.
 
-use contend_engine::{Abort, AbortReason, Cell, Context, Groups, Located, OldVersion, Projection, RecordState};
+use contend_engine::{Abort, AbortReason, Cell, CellCopy, Context, Groups, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
@@ -42,6 +45,8 @@ use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 
 /// Set in the word of the epoch while the payload is uncommitted.
 const UNCOMMITTED: u64 = 1;
+/// Set in the word of a copy, which has the epoch in the same place, if there was no row.
+const COPIED_ABSENT: u64 = 1;
 const EPOCH_SHIFT: u32 = 1;
 
 /// What a look at a cell has found.
@@ -127,23 +132,16 @@ impl Snapshots {
     /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose epoch
     /// is that of the copied version. `saved` begins with the contents, and `flags` are the
     /// version's.
-    fn link<M: Machine>(
-        cx: &Context<M>,
-        copy: &OldVersion<M>,
-        cell: Cell<M>,
-        number: usize,
-        saved: &[u64],
-        flags: u64,
-    ) {
-        cx.fill_version(copy, number, saved);
-        let copied = copy.cells(Groups::of(number as u32)).next().expect("the copy has the record's cells");
+    fn link<M: Machine>(cx: &Context<M>, copy: CellCopy<M>, cell: Cell<M>, saved: &[u64], flags: u64) {
+        cx.fill_copy(copy, saved);
+        let is_absent = if flags & ABSENT != 0 { COPIED_ABSENT } else { 0 };
         // Relaxed, all but the last: the caller has locked the cell, and no other transaction sees
         // the copy yet.
-        copied.word().store(flags & ABSENT, Ordering::Relaxed);
-        epoch_word(copied).store(epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED, Ordering::Relaxed);
-        newest_copy(copied).store(newest_copy(cell).load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release: pairs with the Acquire of `read_cell`: the copy comes before its link.
-        newest_copy(cell).store(copy.record().value(), Ordering::Release);
+        let epoch = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
+        copy.word().store(epoch | is_absent, Ordering::Relaxed);
+        copy.older().store(newest_copy(cell).load(Ordering::Relaxed), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `look`: the copy comes before its link.
+        newest_copy(cell).store(copy.address(), Ordering::Release);
     }
 
     /// Gives a cell, which the caller has locked, the epoch of a commit.
@@ -254,18 +252,17 @@ impl Snapshots {
     fn read_copy<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64, first: u64) -> u64 {
         let mut address = first;
         while address != 0 {
-            // SAFETY: `link` has put a copy of this table there. A copy that a snapshot needs, and
+            // SAFETY: `link` has put a copy of this cell there. A copy that a snapshot needs, and
             // any newer one, is not reused before the readers of the snapshot have ended.
-            let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
-            let cell = cell_of(copy, number);
+            let copy = unsafe { at.table.cell_copy(number, address) };
             // Relaxed: a copy does not change, and the Acquire of its link orders it.
-            if epoch_of(epoch_word(cell).load(Ordering::Relaxed)) <= snapshot {
-                cx.copy_cell(copy, number);
-                // Relaxed: as above.
-                return cell.word().load(Ordering::Relaxed);
+            let word = copy.word().load(Ordering::Relaxed);
+            if epoch_of(word) <= snapshot {
+                cx.read_copy(at, number, copy);
+                return if word & COPIED_ABSENT != 0 { ABSENT } else { 0 };
             }
             // Acquire: pairs with the Release of `link`.
-            address = newest_copy(cell).load(Ordering::Acquire);
+            address = copy.older().load(Ordering::Acquire);
         }
         ABSENT
     }
@@ -279,8 +276,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     }
 
     /// Allocates a copy for each cell to be written, all of which are locked, if a snapshot before
-    /// `epoch` shows what stands there and is committed. Nothing is linked yet. With `shares`, the
-    /// cells of one write have one copy together: all of them are installed by the same commit.
+    /// `epoch` shows what stands there and is committed. Nothing is linked yet.
     ///
     /// # Errors
     /// The machine has no more memory, or an older transaction of an earlier epoch has written a
@@ -290,20 +286,16 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         cx: &mut Context<M>,
         local: &mut Ic3Worker<M>,
         epoch: u64,
-        shares: bool,
     ) -> Result<(), Abort> {
         let Some(snapshots) = self.snapshots() else { return Ok(()) };
-        let mut last = None;
         for StepCell { cell, write, copy } in &mut local.cells {
-            let Some((position, _)) = *write else { continue };
+            let Some((position, number)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
             let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0 || F::COPY_UNCOMMITTED;
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
             if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
-                let shared = last.filter(|(of, _)| shares && *of == position);
-                let (_, new) = shared.map_or_else(|| cx.new_version(position).map(|new| (position, new)), Ok)?;
-                (*copy, last) = (Some(new), Some((position, new)));
+                *copy = Some(cx.new_copy(position, number)?);
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             let mut writers = list_of(*cell).iter().filter(wrote);
@@ -329,11 +321,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Gives back the copies that were not linked.
     pub(super) fn free_copies(cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        let mut last = None;
-        for copy in local.cells.iter_mut().filter_map(|step| step.copy.take()) {
-            if last.replace(copy.record()) != Some(copy.record()) {
-                cx.reuse_version(copy);
-            }
+        for StepCell { copy, .. } in &mut local.cells {
+            copy.take().into_iter().for_each(|copy| cx.reuse_copy(copy));
         }
     }
 
@@ -343,9 +332,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         if self.snapshots().is_none() {
             return;
         }
-        if let Some(copy) = &exposed.copy {
-            let Shown { cell, number, start, flags, .. } = exposed.shown;
-            Snapshots::link(cx, copy, cell, number, &saved[start..], flags);
+        if let Some(copy) = exposed.copy {
+            let Shown { cell, start, flags, .. } = exposed.shown;
+            Snapshots::link(cx, copy, cell, &saved[start..], flags);
         }
         // Relaxed, both: this transaction has locked the cell.
         let epoch = epoch_word(exposed.shown.cell);
@@ -363,10 +352,10 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             return Ok(());
         }
         local.epoch = cx.epoch_in_order();
-        self.reserve_copies(cx, local, local.epoch, true)?;
+        self.reserve_copies(cx, local, local.epoch)?;
         if local.epoch > cx.began_in() {
             for exposed in local.exposed.iter_mut().filter(|exposed| exposed.copy.is_none()) {
-                exposed.late_copy = Some(cx.new_version(exposed.shown.position)?);
+                exposed.late_copy = Some(cx.new_copy(exposed.shown.position, exposed.shown.number)?);
             }
         }
         Ok(())
@@ -375,7 +364,6 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Keeps what the late writes replace, and gives their cells, which are locked, the new epoch.
     pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
         let Some(snapshots) = self.snapshots() else { return };
-        let mut last = None;
         for step in 0..local.cells.len() {
             let StepCell { cell, write, copy } = local.cells[step];
             let Some((position, number)) = write else { continue };
@@ -385,11 +373,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 cx.writes.save(position, number, &mut local.saved);
                 // Relaxed: this transaction has locked the cell.
                 let flags = cell.word().load(Ordering::Relaxed);
-                Snapshots::link(cx, &copy, cell, number, &local.saved[start..], flags);
+                Snapshots::link(cx, copy, cell, &local.saved[start..], flags);
                 local.saved.truncate(start);
-                if last.replace(copy.record()) != Some(copy.record()) {
-                    cx.retire_version(copy, snapshots.first_from(local.epoch));
-                }
+                cx.retire_copy(copy, snapshots.first_from(local.epoch));
             }
             Snapshots::commit(cell, local.epoch);
         }
@@ -417,18 +403,18 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The caller has locked the cell.
     pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
         let Some(snapshots) = self.snapshots() else { return };
-        let Exposed { copy, late_copy, shown: Shown { cell, position, number, start, flags, .. } } = *exposed;
+        let Exposed { copy, late_copy, shown: Shown { cell, position, start, flags, .. } } = *exposed;
         if let Some(copy) = late_copy {
             let records_history = cx.writes.entries()[position].table().records_history();
             if snapshots.needs_copy(cell, flags, epoch, records_history) {
-                Snapshots::link(cx, &copy, cell, number, &saved[start..], flags);
-                cx.retire_version(copy, snapshots.first_from(epoch));
+                Snapshots::link(cx, copy, cell, &saved[start..], flags);
+                cx.retire_copy(copy, snapshots.first_from(epoch));
             } else {
-                cx.reuse_version(copy);
+                cx.reuse_copy(copy);
             }
         }
         if let Some(copy) = copy {
-            cx.retire_version(copy, snapshots.first_from(epoch));
+            cx.retire_copy(copy, snapshots.first_from(epoch));
         }
         Snapshots::commit(cell, epoch);
     }
@@ -443,15 +429,13 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Takes back what an exposed cell has kept. The caller has locked the cell.
     pub(super) fn drop_shown(cx: &mut Context<M>, exposed: &Exposed<M>) {
         if let Some(copy) = exposed.late_copy {
-            cx.reuse_version(copy);
+            cx.reuse_copy(copy);
         }
         let Some(copy) = exposed.copy else { return };
-        let copied =
-            copy.cells(Groups::of(exposed.shown.number as u32)).next().expect("the copy has the record's cells");
         // Relaxed: this transaction has locked the cell, and made the copy. Release: as in `link`.
-        newest_copy(exposed.shown.cell).store(newest_copy(copied).load(Ordering::Relaxed), Ordering::Release);
+        newest_copy(exposed.shown.cell).store(copy.older().load(Ordering::Relaxed), Ordering::Release);
         // A reader may have found the copy: it stays until all that run now have ended.
         let epoch = cx.current_epoch();
-        cx.retire_version(copy, epoch);
+        cx.retire_copy(copy, epoch);
     }
 }

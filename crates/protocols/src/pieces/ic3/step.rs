@@ -62,7 +62,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             self.lock_cells(cx, local)?;
             self.apply_updates(cx, local);
             local.member.reserve(local.cells.len());
-            self.reserve_copies(cx, local, cx.began_in(), false)?;
+            self.reserve_copies(cx, local, cx.began_in())?;
             self.note_passers(cx, local, rank);
             self.depend_on_gap_readers(local, rank);
             self.validate(cx, local)?;

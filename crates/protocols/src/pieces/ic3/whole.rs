@@ -165,9 +165,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Notes whether a running transaction has accessed cells that were just read. If none has, the
     /// row is committed.
     ///
-    /// A look that finds an empty list finds it as the writer of the row has left it, or later: a
-    /// writer joins the list before it shows the row, and leaves it after it has ended. If it has
-    /// aborted, the row is another one by then, which the validation finds.
+    /// The look comes behind the read. So a look that finds an empty list finds it as the writer of
+    /// the row has left it, or later. A writer joins the list before it shows the row. It leaves the
+    /// list after it has decided, or has put back what was there before: the validation finds that.
     #[inline(always)]
     pub(super) fn note_accessors(local: &mut Ic3Worker<M>, at: Located<'_, M>, groups: Groups) {
         let is_accessed = |cell| list_of(cell).look().exists();
@@ -201,7 +201,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let mut is_passed = false;
         for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
-            local.reads.lock(*cell, needs_row, Wait::Spin.pauses())?;
+            match local.reads.lock(*cell, needs_row, Wait::Spin.pauses()) {
+                Ok(_) => {}
+                // Its step waits longer, and takes its locks in order.
+                Err(abort) if abort.reason == AbortReason::WriteLocked && local.of.is_none() => return Ok(false),
+                Err(abort) => return Err(abort),
+            }
             let newest = list_of(*cell).look();
             if newest.exists() && !F::WHOLE_FORGETS_ACCESSORS {
                 return Ok(false);
@@ -234,7 +239,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             // The serialization point. A transaction that overwrites what this one has read locks
             // the cell behind the loads below, and so has this epoch or a later one.
             local.epoch = cx.epoch_in_order();
-            self.reserve_copies(cx, local, local.epoch, true)?;
+            self.reserve_copies(cx, local, local.epoch)?;
         }
         M::step("validate whole");
         // SeqCst: in one order with the fences of other commits, and with the load of the epoch.

@@ -220,6 +220,7 @@ mutants! {
         found TRUST_CHAINS, "litmus-pieces-snapshot";
         found SHOW_SUMS, "litmus-pieces-beside", SPLIT;
         found WHOLE_READS_UNCOMMITTED, "litmus-pieces-readers";
+        found WHOLE_LOOKS_FIRST, "litmus-pieces-readers";
         found WHOLE_FORGETS_ACCESSORS, "litmus-pieces-readers";
         found WHOLE_FORGETS_GAP_READERS, "litmus-pieces-phantom";
     }
