@@ -359,8 +359,8 @@ impl<M: Machine> Context<M> {
         table.slabs().share(arena);
     }
 
-    /// Returns memory for a copy of a cell that the entry at `position` of the write set writes. Its
-    /// words hold anything.
+    /// Returns memory for a copy of a cell that the entry at `position` of the write set writes.
+    /// Its words hold anything.
     ///
     /// # Errors
     /// The machine has no more memory.

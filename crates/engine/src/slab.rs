@@ -141,8 +141,8 @@ impl<M: Machine> Arena<M> {
     }
 }
 
-/// Returns the number of words of a slot for records of `words` words, in a table with this expected
-/// number of rows.
+/// Returns the number of words of a slot for records of `words` words, in a table with this
+/// expected number of rows.
 ///
 /// A record of up to a line does not straddle two lines. A longer one of a small table starts a
 /// line, because its neighbours may be written at the same time. In a large table it starts at a

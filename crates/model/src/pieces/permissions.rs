@@ -4,8 +4,8 @@ use super::declared::{Mode, TypeSet};
 use crate::group::Groups;
 use crate::update::RowUpdate;
 
-/// The accesses to one table that a piece has declared, as sets of groups. They also have all groups
-/// that the table lacks: an access to the whole row names these as well.
+/// The accesses to one table that a piece has declared, as sets of groups. They also have all
+/// groups that the table lacks: an access to the whole row names these as well.
 #[derive(Clone, Copy, Debug)]
 struct Permissions {
     /// Groups that may be read.

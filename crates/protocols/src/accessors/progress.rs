@@ -13,8 +13,8 @@
 //!
 //! One load answers for one transaction: the number says whether the answer is about the asked one.
 //! Other workers change the word only to doom the transaction. So while it runs, its owner changes
-//! the word by exchanges, and of a doom and the commit point exactly one succeeds. Its beginning and
-//! its end are stores: a doom counts in neither.
+//! the word by exchanges, and of a doom and the commit point exactly one succeeds. Its beginning
+//! and its end are stores: a doom counts in neither.
 
 use std::sync::atomic::AtomicUsize;
 

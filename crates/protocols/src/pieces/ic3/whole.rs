@@ -166,8 +166,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// row is committed.
     ///
     /// The look comes behind the read. So a look that finds an empty list finds it as the writer of
-    /// the row has left it, or later. A writer joins the list before it shows the row. It leaves the
-    /// list after it has decided, or has put back what was there before: the validation finds that.
+    /// the row has left it, or later. A writer joins the list before it shows the row. It leaves
+    /// the list after it has decided, or has put back what was there before: the validation finds
+    /// that.
     #[inline(always)]
     pub(super) fn note_accessors(local: &mut Ic3Worker<M>, at: Located<'_, M>, groups: Groups) {
         let is_accessed = |cell| list_of(cell).look().exists();
@@ -193,8 +194,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Locks all that the transaction writes. Returns `false` if a running transaction comes before
     /// this one; then some cells may not be locked.
     ///
-    /// Sorting the cells takes longer than an abort now and then, if two commits lock the same cells
-    /// in different orders. So they are not sorted, and each wait is short.
+    /// Sorting the cells takes longer than an abort now and then, if two commits lock the same
+    /// cells in different orders. So they are not sorted, and each wait is short.
     #[inline(always)]
     fn lock_whole(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<bool, Abort> {
         local.collect_whole(cx);
