@@ -98,9 +98,14 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         if !self.protocol.uses_pieces() {
             return Ok(());
         }
-        // The check of an access permits the groups that the declared table lacks: so it must lack
+        let own = self.declared_tables();
+        if types.tables.len() > own.len() {
+            let (declared, own) = (types.tables.len(), own.len());
+            return Err(format!("{declared} tables are declared; valid: {own}, the tables that there are"));
+        }
+        // The check of an access permits the groups that the declared table lacks. So it must lack
         // none that the engine's table has.
-        for (declared, own) in types.tables.iter().zip(self.declared_tables()) {
+        for (declared, own) in types.tables.iter().zip(own) {
             if declared.groups != own.groups {
                 let (name, groups, own) = (&declared.name, declared.groups, own.groups);
                 return Err(format!(

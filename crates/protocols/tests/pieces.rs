@@ -122,6 +122,12 @@ fn a_declaration_with_other_groups_than_the_tables_have_is_refused() {
         let error = world.engine.declare(types).expect_err("the rows have two groups");
         assert_eq!(error, format!("table a is declared with {groups} groups of columns; valid: 2, its groups"));
     }
+    let mut types = TypeSet::default();
+    for name in ["a", "b", "c", "d", "later"] {
+        types.table(name, 2);
+    }
+    let error = world.engine.declare(types).expect_err("there are four tables");
+    assert_eq!(error, "5 tables are declared; valid: 4, the tables that there are");
     // The types before are still in force.
     let mut worker = world.worker();
     let mut tx = begin(&mut worker, 0);
