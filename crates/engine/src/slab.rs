@@ -1,11 +1,13 @@
-//! The memory of records: chunks of equal slots, filled by one worker at a time.
+//! The memory of records, and of blocks of copies: chunks of equal slots, filled by one worker at a
+//! time.
 //!
 //! A worker owns an [`Arena`] for each table that it inserts into, so an allocation touches no
-//! shared memory. The memory is type-stable: a slot consists of atomic words from its first use on,
-//! and chunks are freed only with the table. So an address that a transaction has read from an
-//! index always leads to words that it may load, even if the record was reused meanwhile. That this
-//! doesn't happen within a transaction is guaranteed by the epochs ([`crate::epoch`]), and no word
-//! of this module synchronises with a reader.
+//! shared memory. What is said of tables here holds for the blocks of copies, which belong to the
+//! engine (`cell_copy`). The memory is type-stable: a slot consists of atomic words from its first
+//! use on, and chunks are freed only with the table. So an address that a transaction has read from
+//! an index always leads to words that it may load, even if the record was reused meanwhile. That
+//! this doesn't happen within a transaction is guaranteed by the epochs ([`crate::epoch`]), and no
+//! word of this module synchronises with a reader.
 //!
 //! Arenas and chunks change hands under the two mutexes of [`Slabs`] only. The arena of a worker
 //! that ends goes back to the table, and from there to the next worker. The unlock of one worker
@@ -28,7 +30,7 @@
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Machine, Ordering};
+use contend_machine::{Atomic64, Machine, Ordering, SetAside};
 use parking_lot::Mutex;
 
 use crate::config::Alignment;
@@ -40,12 +42,14 @@ const CHUNK_BYTES_MIN: usize = 16 << 10;
 /// The first capacity of an arena's list of free records. It is larger than the number of old
 /// versions that a worker makes until they are collected, so the list need not grow later.
 const FREE_AT_FIRST: usize = 1024;
-/// An arena with this many free records gives half of them away. Otherwise rows that one worker
-/// inserts and another deletes would pile up at the second, while the first takes new memory.
+/// An arena with this many free records, or with free records of [`FREE_BYTES_MAX`] bytes, gives
+/// half of them away. Otherwise rows that one worker inserts and another deletes would pile up at
+/// the second, while the first takes new memory.
 const FREE_MAX: usize = 8 << 10;
-/// The largest chunk: two huge pages. With larger ones, much of an arena's last chunk would be
-/// empty.
-const CHUNK_BYTES_MAX: usize = 4 << 20;
+const FREE_BYTES_MAX: usize = 4 << 20;
+/// The largest chunk, unless a slot is larger: as much as a worker sets aside at a time. With
+/// larger ones, much of an arena's last chunk would be empty.
+const CHUNK_BYTES_MAX: usize = SetAside::BLOCK;
 const HUGE_PAGE: usize = 2 << 20;
 /// The number of rows from which on a table is large. TPC-C's districts, which are written by all,
 /// are fewer than that with 1,024 warehouses.
@@ -66,6 +70,8 @@ unsafe impl Send for Chunk {}
 pub(crate) struct Slabs<M: Machine> {
     /// Never changes: it is read without a lock.
     slot_words: usize,
+    /// The number of free records at which an arena gives half of them away. Never changes, either.
+    free_max: usize,
     /// Grows by a chunk at a time, by whichever worker needs one; shrinks in `drop` only.
     chunks: Mutex<Vec<Chunk>>,
     /// An arena is here, or a worker owns it, never both. The mutex orders the former owner's
@@ -161,7 +167,8 @@ pub(crate) fn slot_words(words: usize, alignment: Alignment, expected_rows: usiz
 impl<M: Machine> Slabs<M> {
     /// Returns slabs with slots of this number of words ([`slot_words`]).
     pub(crate) fn new(slot_words: usize) -> Self {
-        Slabs { slot_words, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
+        let free_max = (FREE_BYTES_MAX / (slot_words * 8)).clamp(2, FREE_MAX);
+        Slabs { slot_words, free_max, chunks: Mutex::new(Vec::new()), idle: Mutex::new(Vec::new()) }
     }
 
     /// Whether each slot begins a line.
@@ -204,7 +211,7 @@ impl<M: Machine> Slabs<M> {
     #[inline(always)]
     pub(crate) fn share(&self, arena: &mut Arena<M>) {
         // No shared memory is touched below the limit: the test reads the worker's own arena.
-        if arena.free.len() >= FREE_MAX {
+        if arena.free.len() >= self.free_max {
             self.give_away(arena);
         }
     }
@@ -212,8 +219,8 @@ impl<M: Machine> Slabs<M> {
     #[cold]
     fn give_away(&self, arena: &mut Arena<M>) {
         // The records that were freed last are still in the cache, and stay. Half of the limit goes
-        // at once, so a worker that only deletes takes the mutex once in 4,096 records.
-        let free = arena.free.drain(..FREE_MAX / 2).collect();
+        // at once, so a worker that only deletes short rows takes the mutex once in 4,096 of them.
+        let free = arena.free.drain(..self.free_max / 2).collect();
         self.park(Arena { free, ..Arena::new() });
     }
 
@@ -254,7 +261,8 @@ impl<M: Machine> Slabs<M> {
             return Some(());
         }
         let slot = self.slot_bytes();
-        let bytes = arena.chunk_bytes.max(slot).next_multiple_of(slot);
+        // Not a multiple of the slot: what was set aside comes in blocks of one size.
+        let bytes = arena.chunk_bytes.max(slot);
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let layout = Layout::from_size_align(bytes, align).ok()?;
         let block = M::alloc(layout)?;
@@ -296,6 +304,20 @@ mod tests {
         assert_eq!(slots(13, Alignment::Packed), [16, 16]);
         assert_eq!(slots(5, Alignment::Line), [8, 8]);
         assert_eq!(slots(9, Alignment::Line), [16, 16]);
+    }
+
+    #[test]
+    fn a_chunk_is_what_was_set_aside_whatever_the_slot() {
+        let slabs = Slabs::<Native>::new(12);
+        let mut arena = slabs.arena();
+        let mut aside = SetAside::default();
+        aside.grow_to(2 * SetAside::BLOCK);
+        aside.lend(|| {
+            for _ in 0..3 * CHUNK_BYTES_MAX / slabs.slot_bytes() {
+                slabs.allocate(&mut arena).expect("memory");
+            }
+        });
+        assert_eq!(aside.bytes(), 0, "both blocks serve");
     }
 
     #[test]

@@ -29,13 +29,14 @@ use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
-use contend_machine::{Atomic64, Machine, Ordering, SpinMutex};
+use contend_machine::{Atomic64, Machine, Ordering, SetAside, SpinMutex};
 use crossbeam_utils::CachePadded;
 
 pub(crate) const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 const FIRST_BLOCK: usize = 16 << 10;
-const LARGEST_BLOCK: usize = 64 << 20;
+/// As much as a worker sets aside at a time.
+const LARGEST_BLOCK: usize = SetAside::BLOCK;
 /// The number of stripes. A stripe is chosen by an address, so the model checker has one stripe:
 /// then the same calls always do the same.
 const STRIPES: usize = if cfg!(loom) { 1 } else { 8 };

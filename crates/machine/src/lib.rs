@@ -21,6 +21,7 @@ mod native;
 mod phase;
 mod pin;
 mod sampled;
+mod set_aside;
 mod spin;
 mod spin_mutex;
 
@@ -31,6 +32,7 @@ pub use native::{HugePages, Native};
 pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use sampled::SampledThread;
+pub use set_aside::SetAside;
 pub use spin::Spin;
 pub use spin_mutex::SpinMutex;
 

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, lines, sampled};
+use crate::{Atomic64, Cycles, Machine, Phase, PhaseTimes, lines, sampled, set_aside};
 
 /// The host machine, at no cost over `std::sync::atomic`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,6 +189,9 @@ impl Machine for Native {
         // atomic words of it by plain writes. Whatever publishes the address (a Release store, or
         // the end of a lock's section) publishes them with it.
         debug_assert!(layout.size() > 0, "shared memory of no bytes");
+        if let Some(block) = set_aside::lent(layout) {
+            return Some(block);
+        }
         // SAFETY: every caller asks for at least one byte.
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         if layout.size() >= HUGE_PAGE {

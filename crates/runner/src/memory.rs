@@ -1,5 +1,17 @@
 //! The memory of the machine and of this process.
 
+use contend_engine::options;
+
+options! {
+    /// What a run does about its memory.
+    pub struct MemoryOptions {
+        /// Whether the workers of a run on the host take memory before each window, and touch it:
+        /// half as much again as those so far have taken. Otherwise the kernel clears pages within
+        /// the windows.
+        "memory.set_aside" set_aside: bool = true, in ();
+    }
+}
+
 /// Returns the bytes that this process may still take: what the kernel calls available, or what the
 /// control group leaves, whichever is less. Returns `None` if neither is known.
 pub fn available_bytes() -> Option<u64> {
@@ -11,6 +23,16 @@ pub fn available_bytes() -> Option<u64> {
         Some(limit.saturating_sub(used))
     });
     machine.into_iter().chain(group).min()
+}
+
+/// Returns the bytes of address space that this process may still take (`ulimit -v`), or `None` if
+/// there is no limit.
+pub fn address_space_left() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    // "unlimited" is no number.
+    let limit = line.split_whitespace().next()?.parse::<u64>().ok()?;
+    Some(limit.saturating_sub(field_of("/proc/self/status", "VmSize:").unwrap_or(0)))
 }
 
 /// Returns whether so little memory is left that a run with growing tables must end: less than a

@@ -9,6 +9,7 @@ use contend_protocols::protocol_name;
 use crate::durable::LogOptions;
 use crate::error::RunError;
 use crate::machine::SimulationOptions;
+use crate::memory::MemoryOptions;
 
 /// Short names of options, each with the name that results and documents use.
 const SHORT_OPTION_NAMES: [(&str, &str); 5] = [
@@ -124,6 +125,11 @@ pub fn log_specs() -> Vec<OptionSpec> {
     LogOptions::specs()
 }
 
+/// Returns the options of a run's memory.
+pub fn memory_specs() -> Vec<OptionSpec> {
+    MemoryOptions::specs()
+}
+
 /// Returns the options of a simulated chip.
 pub fn simulation_specs() -> Vec<OptionSpec> {
     SimulationOptions::specs()
@@ -131,5 +137,5 @@ pub fn simulation_specs() -> Vec<OptionSpec> {
 
 /// Returns the options that an entry of a comparison may set besides those of its protocol.
 pub(crate) fn common_specs() -> Vec<OptionSpec> {
-    [retry_specs(), engine_specs(), log_specs()].concat()
+    [retry_specs(), engine_specs(), log_specs(), memory_specs()].concat()
 }

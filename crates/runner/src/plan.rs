@@ -19,7 +19,10 @@ use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
 use crate::machine::ChipConfig;
-use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
+use crate::memory::MemoryOptions;
+use crate::names::{
+    common_specs, entry_name, memory_specs, named_settings, option_name, options, simulation_specs, unknown, values,
+};
 
 /// A valid run.
 #[derive(Clone, Debug)]
@@ -61,6 +64,8 @@ pub struct ProtocolPlan {
     pub retry: RetryOptions,
     /// The options of the log.
     pub log: LogOptions,
+    /// The options of the run's memory.
+    pub memory: MemoryOptions,
     /// The values of the protocol's own options.
     pub values: BTreeMap<String, String>,
     /// The number of metadata words of each cell.
@@ -144,6 +149,7 @@ impl ProtocolPlan {
             engine: options::<EngineOptions>(&[], &settings)?,
             retry: options::<RetryOptions>(&[], &settings)?,
             log: options::<LogOptions>(&[], &settings)?,
+            memory: options::<MemoryOptions>(&[], &settings)?,
             values: values(&own),
             meta_words: protocol.meta_words(),
             provides_write_counters: protocol.provides_write_counters(),
@@ -459,6 +465,14 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
     if config.dir.is_some() && (!log.has_files(has_disk) || entries > 1) {
         return Err(RunError::BadInput(format!(
             "{FOLDER} holds the log of one protocol, with --set log=epoch or another mode"
+        )));
+    }
+    let of_memory = memory_specs();
+    let set = of_memory.iter().find(|spec| !has_disk && entry.settings.contains_key(spec.name));
+    if let Some(spec) = set {
+        return Err(RunError::BadInput(format!(
+            "option '{}' belongs to runs on the host: the memory of a simulated chip has no pages to clear",
+            spec.name
         )));
     }
     let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;

@@ -87,7 +87,8 @@ pub struct IntervalResult {
 pub trait Session {
     /// Returns the protocol.
     fn info(&self) -> ProtocolInfo;
-    /// Returns the values of the options of the protocol, the engine, retries, and the log.
+    /// Returns the values of the options of the protocol, the engine, retries, the log and the
+    /// memory.
     fn protocol_options(&self) -> BTreeMap<String, String>;
     /// Returns the values of the workload's options.
     fn workload_options(&self) -> BTreeMap<String, String>;

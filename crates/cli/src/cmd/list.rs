@@ -5,7 +5,8 @@ use contend_machine::Native;
 use contend_protocols::{PROTOCOL_ALIASES, all_protocols, protocol_name};
 use contend_runner::machine::machines;
 use contend_runner::names::{
-    engine_specs, former_option_name, log_specs, retry_specs, short_option_name, simulation_specs, unknown,
+    engine_specs, former_option_name, log_specs, memory_specs, retry_specs, short_option_name, simulation_specs,
+    unknown,
 };
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
@@ -82,6 +83,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     add("any", retry_specs());
     add("any", engine_specs());
     add("any", log_specs());
+    add("any", memory_specs());
     add("simulated chips", simulation_specs());
     match protocol {
         None => options,

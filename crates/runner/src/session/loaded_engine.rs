@@ -16,6 +16,7 @@ use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declar
 
 use crate::durable::{LogMode, RunLog};
 use crate::error::RunError;
+use crate::memory::MemoryOptions;
 use crate::names::values;
 use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
@@ -33,6 +34,8 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) workload: Arc<W>,
     pub(crate) slots: Vec<WorkerSlot<P, W, M>>,
     pub(crate) purpose: RunPurpose,
+    /// Whether workers set memory aside before an interval.
+    pub(crate) sets_aside: bool,
     protocol_options: BTreeMap<String, String>,
     workload_options: BTreeMap<String, String>,
     /// The log comes after the workers: it flushes their last commits when it is dropped.
@@ -85,7 +88,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         purpose: RunPurpose,
     ) -> Result<Self, RunError> {
         let RunPlan { config, .. } = plan;
-        let ProtocolPlan { retry, engine: engine_options, log: log_options, .. } = entry;
+        let ProtocolPlan { retry, engine: engine_options, log: log_options, memory, .. } = entry;
         let mut protocol_options = entry.values.clone();
         protocol_options.extend(values(retry));
         protocol_options.extend(values(engine_options));
@@ -128,7 +131,9 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         });
         let slots = slots.collect();
         let workload_options = values(&workload_options);
-        Ok(LoadedEngine { slots, engine, workload, purpose, protocol_options, workload_options, log })
+        let sets_aside = memory.set_aside && purpose == RunPurpose::Measure && config.chip.is_none();
+        protocol_options.extend(values(&MemoryOptions { set_aside: sets_aside }));
+        Ok(LoadedEngine { slots, engine, workload, purpose, sets_aside, protocol_options, workload_options, log })
     }
 }
 

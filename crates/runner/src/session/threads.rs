@@ -12,11 +12,11 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use contend_engine::Protocol;
-use contend_machine::{Machine, Native, Ordering, SampledThread, available_cores, pin_to_core};
+use contend_machine::{Machine, Native, Ordering, SampledThread, SetAside, available_cores, pin_to_core};
 use contend_model::pieces::Checked;
 use contend_workloads::Workload;
 
@@ -24,7 +24,7 @@ use super::interleaved::{interleaved, pauses_of};
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
 use crate::error::RunError;
-use crate::memory::is_short;
+use crate::memory::{address_space_left, available_bytes, is_short};
 use crate::plan::RunPlan;
 use crate::progress::Stop;
 use crate::start_gate::StartGate;
@@ -34,6 +34,9 @@ const SLICE: Duration = Duration::from_millis(10);
 /// The time between two samples of the workers' phases, if a breakdown is asked for. It is not a
 /// round number, so that no periodic activity keeps time with it.
 pub const SAMPLE_EVERY: Duration = Duration::from_micros(487);
+/// The memory that is set aside for an interval, as a multiple of what an interval of this length
+/// would take at the speed of those so far.
+const MORE_THAN_SO_FAR: f64 = 1.5;
 /// The time between two checks of the free memory: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 
@@ -43,13 +46,46 @@ type Word = <Native as Machine>::U64;
 #[derive(Debug)]
 pub(crate) struct Threads {
     breakdown: bool,
+    /// The length of the intervals so far, in seconds. Each further one takes a quarter from the
+    /// weight of those before.
+    seconds: f64,
+    /// The bytes that tables and indexes have taken within these intervals, with the same weights.
+    grown: f64,
+}
+
+/// What the workers have set aside and not used yet, by the number of the worker. The entries of a
+/// comparison share it, since they run in turns: each would hold memory for the windows of others
+/// otherwise.
+static ASIDE: Mutex<Vec<SetAside>> = Mutex::new(Vec::new());
+
+fn aside() -> MutexGuard<'static, Vec<SetAside>> {
+    ASIDE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Returns the bytes that each worker is to set aside for an interval of this length.
+    fn to_set_aside(&self, length: Duration, workers: usize) -> usize {
+        if self.seconds == 0.0 {
+            return 0;
+        }
+        let wanted = self.grown / self.seconds * length.as_secs_f64() * MORE_THAN_SO_FAR;
+        if wanted < SetAside::BLOCK as f64 / 4.0 {
+            return 0;
+        }
+        // Each worker's share is rounded up by a block or two. It must not endanger the machine: a
+        // window without it is only slower.
+        let each = wanted as usize / workers + SetAside::BLOCK;
+        let all = (each + SetAside::BLOCK) as u64 * workers as u64;
+        let mut left = available_bytes().into_iter().chain(address_space_left());
+        if left.all(|left| all < left / 4) { each } else { 0 }
+    }
 }
 
 impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
     type Machine = Native;
 
     fn new(plan: &RunPlan, _: RunPurpose) -> Self {
-        Threads { breakdown: plan.config.breakdown }
+        Threads { breakdown: plan.config.breakdown, seconds: 0.0, grown: 0.0 }
     }
 
     fn load(
@@ -95,25 +131,32 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
         let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
         let signals = &Signals::new(workers);
+        let each = if loaded.sets_aside { self.to_set_aside(interval.length, workers) } else { 0 };
+        let mut all_aside = std::mem::take(&mut *aside());
+        all_aside.resize_with(all_aside.len().max(workers), SetAside::default);
+        let bytes_before = loaded.engine.bytes();
         let (registry, registered) = mpsc::channel();
         let (seconds, outcomes) = std::thread::scope(|scope| {
             let threads: Vec<_> = loaded
                 .slots
                 .iter_mut()
+                .zip(&mut all_aside)
                 .zip(available_cores().into_iter().cycle())
-                .map(|(slot, core)| {
+                .map(|((slot, aside), core)| {
                     let registry = registry.clone();
                     scope.spawn(move || {
                         // Before the gate, so that no thread moves to another core within the
                         // interval.
                         // A thread that can't be pinned is still measured.
                         let _ = pin_to_core(core);
+                        // By the thread that will use it, so that the memory is near its core.
+                        aside.grow_to(each);
                         let tally = RefCell::new(Tally::new(W::KINDS.len()));
                         // Before the gate as well: once it has opened, all handles have been sent,
                         // and `take` below need not wait for a thread.
                         registry.send(SampledThread::this()).expect("the main thread listens");
                         signals.start.wait();
-                        let outcome = work(slot, workload, share, &tally, &signals.over, purpose);
+                        let outcome = aside.lend(|| work(slot, workload, share, &tally, &signals.over, purpose));
                         // Before `leave`, where a breakdown keeps the thread: a worker that runs no
                         // transaction must not hold back the epoch, or the gate, of the others.
                         slot.worker.go_offline();
@@ -129,6 +172,10 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
                 threads.into_iter().map(|thread| thread.join().expect("a transaction does not panic")).collect();
             (seconds, outcomes)
         });
+        *aside() = all_aside;
+        let grown = loaded.engine.bytes().saturating_sub(bytes_before);
+        self.seconds = self.seconds * 0.75 + seconds;
+        self.grown = self.grown * 0.75 + grown as f64;
         let mut count = IntervalResult { seconds, ..IntervalResult::default() };
         for outcome in outcomes {
             count.tally.add(&outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?);
@@ -138,6 +185,13 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
 
     fn settle(&mut self, _: &mut LoadedEngine<P, W, Native>) -> Result<(), RunError> {
         Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Others that still run take new memory before their next window.
+        aside().clear();
     }
 }
 
@@ -228,5 +282,23 @@ fn work<P: Protocol<Native>, W: Workload>(
                 workload.execute(tx, client, input)
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_worker_sets_aside_its_share_of_what_the_tables_will_take() {
+        const MB: f64 = (1 << 20) as f64;
+        let so_far = |seconds, grown| Threads { breakdown: false, seconds, grown };
+        let second = Duration::from_secs(1);
+        assert_eq!(so_far(0.0, 0.0).to_set_aside(second, 2), 0, "before the first interval");
+        assert_eq!(so_far(5.0, 0.0).to_set_aside(second, 2), 0, "tables that do not grow");
+        assert_eq!(so_far(5.0, MB).to_set_aside(second, 2), 0, "tables that have stopped to grow");
+        // 20 MB a second, and half as much again, by two workers.
+        assert_eq!(so_far(2.0, 40.0 * MB).to_set_aside(second, 2), 15 * MB as usize + SetAside::BLOCK);
+        assert_eq!(so_far(1.0, 1e15).to_set_aside(second, 2), 0, "more than the machine has");
     }
 }
