@@ -20,6 +20,7 @@ use contend_model::{Inspect, Key, KeyWords, Table, TableSpec, Tables};
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
+use crate::cell_copy::CopyBlocks;
 use crate::commit_sink::CommitSinks;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
@@ -37,6 +38,8 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     pub(crate) epochs: Epochs<M>,
     pub(crate) sinks: Option<Arc<dyn CommitSinks<M>>>,
     pub(crate) catalog: Catalog<M>,
+    /// The memory for copies of cells of all tables.
+    pub(crate) copy_blocks: Arc<CopyBlocks<M>>,
     /// The garbage of workers that have ended. The next worker that collects takes it over.
     /// Its memory is as old as it was with the former worker: each entry keeps its epoch, and the
     /// new owner waits for the same epochs. The lock's Release and Acquire hand the entries over.
@@ -78,6 +81,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         Arc::new(Engine {
             protocol,
             epochs: Epochs::new(config.workers_max, interval as u64),
+            copy_blocks: Arc::new(CopyBlocks::new(config.history)),
             config,
             sinks,
             catalog: Catalog::new(),
@@ -200,9 +204,10 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         ))
     }
 
-    /// Returns the bytes of all tables: their records and indexes.
+    /// Returns the bytes of all tables: their records and indexes, and copies of their cells.
     pub fn bytes(&self) -> u64 {
-        self.catalog.read().iter().map(|table| table.bytes()).sum()
+        let tables: u64 = self.catalog.read().iter().map(|table| table.bytes()).sum();
+        tables + self.copy_blocks.bytes() as u64
     }
 
     /// Returns a histogram of the lengths of version chains, by powers of two: entry 0 counts the

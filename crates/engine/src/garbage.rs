@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use contend_index::KeyWords;
 use contend_machine::Machine;
 
-use crate::cell_copy::CellCopy;
+use crate::cell_copy::Block;
 use crate::protocol::OldVersion;
 use crate::record::Record;
 
@@ -47,14 +47,6 @@ pub(crate) struct RetiredVersion<M: Machine> {
     pub(crate) epoch: u64,
 }
 
-/// A copy of a cell that waits to be reused.
-#[derive(Debug)]
-pub(crate) struct RetiredCopy<M: Machine> {
-    pub(crate) copy: CellCopy<M>,
-    /// As of a version.
-    pub(crate) epoch: u64,
-}
-
 /// An entry of a queue.
 pub(crate) trait Retired {
     /// Returns the epoch by which the queue is ordered.
@@ -68,12 +60,6 @@ impl<M: Machine> Retired for RetiredRecord<M> {
 }
 
 impl<M: Machine> Retired for RetiredVersion<M> {
-    fn epoch(&self) -> u64 {
-        self.epoch
-    }
-}
-
-impl<M: Machine> Retired for RetiredCopy<M> {
     fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -105,7 +91,8 @@ fn shrink<T>(queue: &mut VecDeque<T>) {
     queue.shrink_to(queue.capacity() / 4);
 }
 
-/// The garbage of one worker. Each queue is in the order of its epochs, oldest first.
+/// The garbage of one worker. Each queue is in the order of its epochs, oldest first. What a worker
+/// has taken over from one that has ended stands behind its own, and may wait longer than it must.
 #[derive(Debug)]
 pub(crate) struct Garbage<M: Machine> {
     pub(crate) tombstones: VecDeque<RetiredRecord<M>>,
@@ -113,7 +100,8 @@ pub(crate) struct Garbage<M: Machine> {
     /// Old versions are in no index, so each names its table. A look at the list of tables would
     /// touch a line that all workers share.
     pub(crate) versions: VecDeque<RetiredVersion<M>>,
-    pub(crate) copies: VecDeque<RetiredCopy<M>>,
+    /// Full blocks of copies of cells.
+    pub(crate) copies: VecDeque<Block<M>>,
     /// The number of tombstones queued since the last collection. A collection looks at more than
     /// this number, so that the queue doesn't grow without bound.
     pub(crate) queued: usize,

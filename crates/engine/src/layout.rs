@@ -12,7 +12,7 @@
 //! version that an optimistic reader checks. The words behind the row are stored in the same
 //! critical sections as the row, so they need nothing of their own.
 //!
-//! Only four fields of [`TableCore`] change once the table is in use: `slabs` and `copies`, behind
+//! Only three fields of [`TableCore`] change once the table is in use: `slabs`, behind
 //! mutexes; `unlinked`, in debug builds; `deletions`, behind mutexes and with a history only. A
 //! worker loads all others without synchronisation.
 
@@ -21,7 +21,7 @@ use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::DeclaredTable;
 use contend_model::{GROUPS_MAX, Groups, IndexKind, Projection, Span, TableSpec};
 
-use crate::cell_copy::{CellCopies, CellCopy};
+use crate::cell_copy::CellCopy;
 use crate::commit_sink::WriteCounter;
 use crate::config::{Alignment, EngineOptions};
 use crate::deletions::Deletions;
@@ -31,7 +31,7 @@ use crate::slab::{Slabs, slot_words};
 
 const WORDS_PER_LINE: usize = 8;
 /// The word that fills the row of a version whose memory was given back. No other row holds it.
-const POISON: u64 = 0xdead_0dd5_dead_0dd5;
+pub(crate) const POISON: u64 = 0xdead_0dd5_dead_0dd5;
 
 /// Returns an estimate, a little too large, of the bytes of a table with its expected number of
 /// rows, records and index together. `meta_words` is the protocol's number of words for each cell;
@@ -56,21 +56,6 @@ pub(crate) fn poison<U: Atomic64>(words: &[U]) {
         // more; their memory is given back after this, by this worker.
         words.iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
     }
-}
-
-/// The arenas of a table: one for its records, and one for the copies of each cell.
-const ARENAS: u32 = GROUPS_MAX as u32 + 1;
-
-/// Returns the number of the arenas for the records of a table, or for copies of a cell.
-fn arena_of(table: u32, cell: Option<usize>) -> u32 {
-    table * ARENAS + cell.map_or(0, |cell| cell as u32 + 1)
-}
-
-/// Returns the number of the table that an arena with this number belongs to, and the cell if it is
-/// for copies.
-pub(crate) fn owner_of_arena(arena: usize) -> (usize, Option<usize>) {
-    let (table, of_table) = (arena / ARENAS as usize, arena % ARENAS as usize);
-    (table, of_table.checked_sub(1))
 }
 
 /// What an engine demands of the layout of all its tables.
@@ -116,8 +101,6 @@ pub struct TableCore<M: Machine> {
     counters: bool,
     holds: bool,
     slabs: Slabs<M>,
-    /// The memory for copies of each cell.
-    copies: Box<[CellCopies<M>]>,
     /// In debug builds, the largest write counter of a tombstone that has left the index. It is a
     /// word of the host, because a check must not change the simulated accesses.
     unlinked: std::sync::atomic::AtomicU64,
@@ -138,11 +121,6 @@ impl<M: Machine> TableCore<M> {
         };
         let cell_count = if split { groups.len() } else { 1 };
         let counter_count = if counters { groups.len() } else { 0 };
-        let copies = (0..cell_count).map(|cell| {
-            let words = if cell_count == 1 { row_words } else { groups[cell].words().len() };
-            CellCopies::new(words + usize::from(history), arena_of(id, Some(cell)))
-        });
-        let copies = copies.collect();
         let payload_words = row_words + cell_count * (usize::from(history) + usize::from(holds)) + counter_count;
         TableCore {
             id,
@@ -161,7 +139,6 @@ impl<M: Machine> TableCore<M> {
             counters,
             holds,
             slabs: Slabs::new(slot_words(cell_count * meta_words + payload_words, alignment, spec.expected_rows)),
-            copies,
             unlinked: std::sync::atomic::AtomicU64::new(0),
             deletions: Deletions::new(workers),
         }
@@ -242,17 +219,17 @@ impl<M: Machine> TableCore<M> {
     ///
     /// # Safety
     /// It was a copy of this cell of a record of this table, and its memory is not reused during
-    /// the use of the handle. See [`Context::retire_copy`].
+    /// the use of the handle. See [`Context::new_copy`].
     ///
-    /// [`Context::retire_copy`]: crate::Context::retire_copy
+    /// [`Context::new_copy`]: crate::Context::new_copy
     pub unsafe fn cell_copy(&self, cell: usize, address: u64) -> CellCopy<M> {
         // SAFETY: by the caller's promise.
-        CellCopy::new(&self.copies[cell], unsafe { Record::from_value(address) })
+        CellCopy::new(unsafe { Record::from_value(address) }, self.copied_words(cell))
     }
 
-    /// Returns the memory for copies of a cell.
-    pub(crate) fn copies(&self, cell: usize) -> &CellCopies<M> {
-        &self.copies[cell]
+    /// Returns the number of words of a copy of a cell's contents.
+    pub(crate) fn copied_words(&self, cell: usize) -> usize {
+        self.cell_words(cell).len() + usize::from(self.history)
     }
 
     /// Returns the words of each group.
@@ -458,14 +435,9 @@ impl<M: Machine> TableCore<M> {
         &self.slabs
     }
 
-    /// Returns the number of the arenas for records.
-    pub(crate) fn arena(&self) -> u32 {
-        arena_of(self.id, None)
-    }
-
     /// Returns the bytes of the memory for records, used or not.
     pub fn record_bytes(&self) -> usize {
-        self.slabs.bytes() + self.copies.iter().map(|copies| copies.slabs.bytes()).sum::<usize>()
+        self.slabs.bytes()
     }
 }
 

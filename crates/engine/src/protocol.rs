@@ -12,12 +12,12 @@ use contend_machine::{Activity, Machine};
 use contend_model::pieces::{Piece, TypeSet};
 use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection, Span};
 
-use crate::cell_copy::CellCopy;
+use crate::cell_copy::Copies;
 use crate::config::EngineOptions;
 use crate::declaration::Declaration;
 use crate::fault::Fault;
-use crate::garbage::{Garbage, RetiredCopy, RetiredVersion};
-use crate::layout::{TableCore, poison};
+use crate::garbage::{Garbage, RetiredVersion};
+use crate::layout::TableCore;
 use crate::pieces::{PieceBegin, PieceOutcome};
 use crate::record::{Cell, Cells, Record};
 use crate::sets::{NodeSet, WriteSet};
@@ -186,6 +186,8 @@ pub struct Context<M: Machine> {
     pub(crate) epoch: *const crate::epoch::Epochs<M>,
     /// The worker's share of each table's memory.
     pub(crate) arenas: Arenas<M>,
+    /// The worker's copies of cells.
+    pub(crate) copies: Copies<M>,
     /// Records and old versions whose memory waits for reuse.
     pub(crate) garbage: Garbage<M>,
     /// Counts of the old versions that this worker has made and collected.
@@ -205,7 +207,7 @@ pub struct VersionCounts {
     /// were replaced.
     pub collected_early: u64,
     /// The bytes of the old versions made, and of those collected.
-    bytes: [u64; 2],
+    pub(crate) bytes: [u64; 2],
 }
 
 impl VersionCounts {
@@ -334,7 +336,7 @@ impl<M: Machine> Context<M> {
     /// The machine has no more memory.
     pub fn new_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
         let table = self.writes.entries()[position].table();
-        let arena = self.arenas.of(table.arena(), table.slabs());
+        let arena = self.arenas.of(table.id(), table.slabs());
         self.versions.reused += u64::from(arena.has_free());
         let copy = table.slabs().allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
         self.versions.made += 1;
@@ -354,61 +356,9 @@ impl<M: Machine> Context<M> {
         let table = version.table();
         table.poison(version.record);
         self.versions.gone(table.slabs().slot_bytes());
-        let arena = self.arenas.of(table.arena(), table.slabs());
+        let arena = self.arenas.of(table.id(), table.slabs());
         arena.release(version.record);
         table.slabs().share(arena);
-    }
-
-    /// Returns memory for a copy of a cell that the entry at `position` of the write set writes.
-    /// Its words hold anything.
-    ///
-    /// # Errors
-    /// The machine has no more memory.
-    pub fn new_copy(&mut self, position: usize, cell: usize) -> Result<CellCopy<M>, Abort> {
-        let of = self.writes.entries()[position].table().copies(cell);
-        let arena = self.arenas.of(of.arena, &of.slabs);
-        self.versions.reused += u64::from(arena.has_free());
-        let copy = of.slabs.allocate(arena).ok_or(Abort::new(AbortReason::OutOfMemory))?;
-        self.versions.made += 1;
-        self.versions.bytes[0] += of.slabs.slot_bytes() as u64;
-        Ok(CellCopy::new(of, copy))
-    }
-
-    /// Fills a copy with contents that [`WriteSet::save`] has saved, from `saved[0]` on.
-    pub fn fill_copy(&self, copy: CellCopy<M>, saved: &[u64]) {
-        let contents = copy.contents();
-        M::copy_in(contents, &saved[..contents.len()]);
-    }
-
-    /// Copies the contents of a copy of a cell to [`Context::row_buffer`], as
-    /// [`Context::copy_cell`] does with a record's.
-    pub fn read_copy(&mut self, at: Located<'_, M>, cell: usize, copy: CellCopy<M>) {
-        let (contents, words) = (copy.contents(), at.table.cell_words(cell));
-        if self.row_buffer.len() < at.table.payload_words() {
-            self.row_buffer.resize(at.table.payload_words(), 0);
-        }
-        let (row, signature) = contents.split_at(words.len());
-        M::copy_out(row, &mut self.row_buffer[words]);
-        if at.table.records_history() {
-            let place = at.table.signature(cell);
-            M::copy_out(signature, &mut self.row_buffer[place..=place]);
-        }
-    }
-
-    /// Retires a copy as [`Context::retire_version`] does a version.
-    pub fn retire_copy(&mut self, copy: CellCopy<M>, epoch: u64) {
-        self.garbage.copies.push_back(RetiredCopy { copy, epoch });
-    }
-
-    /// Gives back the memory of a copy that no transaction can reach any more.
-    #[inline(always)]
-    pub fn reuse_copy(&mut self, copy: CellCopy<M>) {
-        poison(copy.contents());
-        let of = copy.of();
-        self.versions.gone(of.slabs.slot_bytes());
-        let arena = self.arenas.of(of.arena, &of.slabs);
-        arena.release(copy.record());
-        of.slabs.share(arena);
     }
 
     /// Copies a cell's part of a row to [`Context::row_buffer`], and the signature of its writer if

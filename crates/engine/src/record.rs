@@ -11,7 +11,8 @@ use crate::group::{GroupNumbers, Groups};
 
 /// A handle to a record: its address, which is also the value that the index holds.
 ///
-/// The memory of a record is type-stable: it consists of atomic words as long as its table lives.
+/// The memory of a record is type-stable: it consists of atomic words as long as its table lives,
+/// or as its engine does if it is a block of copies or one of them.
 /// An unlinked record is reused only when no transaction that could have met it is active (see
 /// [`crate::epoch`]). Protocols use a handle only inside one transaction.
 #[derive(Debug)]
@@ -45,7 +46,8 @@ impl<M: Machine> Record<M> {
     /// Returns the record at this address.
     ///
     /// # Safety
-    /// A slab handed out the address as a record's, and outlives every use of the handle.
+    /// A slab handed out the address as a record's, or it lies in what a slab handed out. The slab
+    /// outlives every use of the handle.
     #[inline(always)]
     pub(crate) unsafe fn new(words: NonNull<M::U64>) -> Self {
         Record(words)

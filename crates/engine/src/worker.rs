@@ -7,13 +7,14 @@ use std::sync::Arc;
 use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, OutOfMemory, StoreId, key_of};
 
+use crate::cell_copy::Copies;
 use crate::declaration::Declaration;
 use crate::engine::Engine;
 use crate::epoch::Epochs;
 use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredRecord, pop_older, trim_queue};
 use crate::history::{Committed, Recording};
-use crate::layout::{TableCore, owner_of_arena};
+use crate::layout::TableCore;
 use crate::pieces::{RunningPieces, StepMark};
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, SHORT_ROW, Tombstone, UnlinkOutcome, VersionCounts};
 use crate::record::Record;
@@ -43,6 +44,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 began_in: 0,
                 epoch: &self.epochs,
                 arenas: Arenas::default(),
+                copies: Copies::new(Arc::clone(&self.copy_blocks)),
                 garbage: Garbage::default(),
                 versions: VersionCounts::default(),
             },
@@ -504,8 +506,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         while let Some(retired) = pop_older(&mut self.cx.garbage.versions, oldest) {
             self.cx.reuse_version(retired.version);
         }
-        while let Some(retired) = pop_older(&mut self.cx.garbage.copies, oldest) {
-            self.cx.reuse_copy(retired.copy);
+        while let Some(block) = pop_older(&mut self.cx.garbage.copies, oldest) {
+            self.cx.reuse_copies(block);
         }
         trim_queue(&mut self.cx.garbage.tombstones);
         trim_queue(&mut self.cx.garbage.unlinked);
@@ -559,14 +561,14 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     fn release_of(&mut self, table: &dyn AnyTable<M>, record: crate::Record<M>) {
         let slabs = table.core().slabs();
-        let arena = self.cx.arenas.of(table.core().arena(), slabs);
+        let arena = self.cx.arenas.of(table.core().id(), slabs);
         arena.release(record);
         slabs.share(arena);
     }
 
     /// Returns a new record with the protocol's initial metadata. No other worker knows it.
     pub(crate) fn allocate(&mut self, table: &TableCore<M>, initial: RecordOrigin) -> Result<Record<M>, OutOfMemory> {
-        let record = table.slabs().allocate(self.cx.arenas.of(table.arena(), table.slabs())).ok_or(OutOfMemory)?;
+        let record = table.slabs().allocate(self.cx.arenas.of(table.id(), table.slabs())).ok_or(OutOfMemory)?;
         self.engine.protocol.init(table.cells(record, Groups::ALL), initial);
         table.clear_log_words(record);
         Ok(record)
@@ -574,7 +576,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
 
     /// Takes back a record that no other worker has seen.
     pub(crate) fn release(&mut self, table: &TableCore<M>, record: Record<M>) {
-        self.cx.arenas.of(table.arena(), table.slabs()).release(record);
+        self.cx.arenas.of(table.id(), table.slabs()).release(record);
     }
 
     /// Aborts the last transaction if it has neither ended nor been dropped.
@@ -714,11 +716,11 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
     fn drop(&mut self) {
         self.go_offline();
         let tables = self.engine.catalog.read();
-        for (number, arena) in self.cx.arenas.take_all() {
-            let (table, cell) = owner_of_arena(number);
-            let table = tables[table].core();
-            cell.map_or(table.slabs(), |cell| &table.copies(cell).slabs).park(arena);
+        for (table, arena) in self.cx.arenas.take_all() {
+            tables[table].core().slabs().park(arena);
         }
+        let copies = self.cx.copies.leave();
+        self.cx.garbage.copies.extend(copies);
         if !self.cx.garbage.is_empty() {
             self.engine.left_garbage.lock().push(std::mem::take(&mut self.cx.garbage));
         }

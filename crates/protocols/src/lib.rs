@@ -19,6 +19,7 @@ pub mod none;
 pub mod optimistic;
 pub mod pieces;
 pub mod registry;
+mod snapshot;
 pub mod timestamp_ordering;
 
 pub use registry::{

@@ -94,8 +94,8 @@ use std::marker::PhantomData;
 
 use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo, Record,
-    RecordState, Tombstone, options,
+    Abort, Cell, Cells, Context, DeclarationNeeds, Groups, Isolation, Located, Projection, ProtocolInfo, RecordState,
+    Tombstone, options,
 };
 use contend_machine::Machine;
 
@@ -104,7 +104,8 @@ use crate::faults;
 use crate::method::ReadPhaseOptions;
 use crate::method::wait::Wait;
 use crate::optimistic::{OptimisticFaults, Read, ReadsAndLocks, Validating, Validation, tid};
-use snapshot::Snapshots;
+use crate::snapshot::Snapshots;
+use snapshot::Kept;
 
 options! {
     /// Silo's options.
@@ -140,9 +141,8 @@ pub struct SiloWorker<M: Machine> {
     last_tid: u64,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
     snapshot: Option<u64>,
-    /// The copies that the commit makes for snapshots, each with the position of its write. Kept
-    /// for its memory.
-    copies: Vec<(usize, Record<M>)>,
+    /// The copies that the commit makes for snapshots. Kept for its memory.
+    copies: Vec<Kept<M>>,
 }
 
 impl<F: SiloFaults> SiloValidation<F> {
@@ -178,7 +178,7 @@ impl<F: SiloFaults> SiloValidation<F> {
     /// Returns when snapshots are, if there are any.
     #[inline(always)]
     fn snapshots(&self) -> Option<Snapshots> {
-        self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
+        self.options.snapshots.then(|| Snapshots::every(self.options.snapshot_epochs))
     }
 }
 
@@ -254,7 +254,7 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Option<Result<RecordState, Abort>> {
-        own.snapshot.map(|snapshot| Snapshots::read(cx, at, columns, snapshot))
+        own.snapshot.map(|snapshot| snapshot::read(cx, at, columns, snapshot))
     }
 
     #[inline(always)]
@@ -283,7 +283,8 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
         cx.writes.apply_updates();
         if let Some(snapshots) = self.snapshots() {
             // Fails if the machine has no more memory.
-            snapshots.keep(cx, &mut own.copies, tid)?;
+            let until = if F::REUSE_COPIES_EARLY { 0 } else { snapshots.needed_until(cx) };
+            snapshot::keep(snapshots, cx, &mut own.copies, tid, until)?;
         }
         // The first store to a row, and nothing fails from here on.
         tid::install_as_tid(cx, Self::cells_of, tid);
@@ -296,7 +297,7 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
     fn lets_unlink(&self, tombstone: Tombstone<'_, M>, word: u64) -> bool {
         match self.snapshots() {
             None => tombstone.is_over(tid::epoch_of(word)),
-            Some(snapshots) => snapshots.lets_unlink(word, tombstone.oldest()),
+            Some(snapshots) => snapshots.let_unlink(tid::epoch_of(word), tombstone.oldest()),
         }
     }
 }
@@ -321,6 +322,8 @@ faults! {
         SNAPSHOT_OF_RUNNING_EPOCH,
         /// A snapshot is at the end of the epoch before that in which its reader begins.
         SNAPSHOT_OF_LAST_EPOCH,
+        /// The memory of copies is reused while transactions run that see older snapshots.
+        REUSE_COPIES_EARLY,
     }
     pub const FAULTS;
 }

@@ -101,7 +101,7 @@ use crate::faults;
 use crate::flags::{self, ABSENT};
 use crate::optimistic::{Read, ReadsAndLocks};
 pub use constraint::Constraint;
-use snapshot::Snapshots;
+use snapshot::Kept;
 use turns::{OwnTurns, Turns};
 use whole::Contention;
 
@@ -415,7 +415,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
         if self.options.snapshots {
-            cells.clone().for_each(Snapshots::init);
+            cells.clone().for_each(Kept::init);
         }
         accessors::init(cells, initial);
     }
@@ -533,7 +533,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         if let Some(snapshot) = local.snapshot {
-            return Ok(Snapshots::read::<M, F>(cx, at, columns, snapshot));
+            return Ok(Kept::read::<M, F>(cx, at, columns, snapshot));
         }
         let classes = local.classes(at.table.id());
         let contended = columns.groups().common(classes.contended);
@@ -680,18 +680,19 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.give_turn(local);
         local.reads.unlock_all();
         local.late.unlock_all();
-        Self::free_copies(cx, local);
         if F::DOOM_AFTER_END {
             self.progress.end(local.member.own);
         }
         self.undo(cx, local);
+        // Behind those that `undo` gives back, which were made later.
+        Self::free_copies(cx, local);
         self.end(local);
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         // A snapshot may show the row that was there.
         accessors::unlink::<M, F>(tombstone, |cell| {
-            self.snapshots().is_some_and(|all| !all.lets_unlink(cell, tombstone.oldest()))
+            self.snapshots().is_some_and(|all| !all.let_unlink(Kept::epoch(cell), tombstone.oldest()))
         })
     }
 

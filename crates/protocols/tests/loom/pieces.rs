@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | a rank is announced; another transaction asks whether it is past the rank | `two_pieces` | two orders in two tables |
 //! | a transaction is doomed; it passes its commit point | `a_cancel` | a committed dirty read |
+//! | a commit as a whole locks what it writes, and looks at what it has read | `a_skew` | two that each miss the other's write |
 //! | the bit of a leaf is set, and its version is loaded; the version is changed, and the bits are loaded | `a_gap` | an insert that a reader of its gap both precedes and follows |
 
 use std::sync::Arc;
@@ -35,10 +36,16 @@ struct World<P: NamedProtocol<Loom>> {
 }
 
 impl<P: NamedProtocol<Loom, Options = Ic3Options>> World<P> {
+    /// Returns a world whose transactions take effect by steps.
     fn new(index: IndexKind) -> Self {
+        Self::with_whole(index, "off")
+    }
+
+    /// Returns a world in which `ic3.whole` has this value.
+    fn with_whole(index: IndexKind, whole: &str) -> Self {
         let mut options = Ic3Options::default();
         options.set("ic3.snapshots", "off").expect("an option");
-        options.set("ic3.whole", "off").expect("an option");
+        options.set("ic3.whole", whole).expect("an option");
         let config = EngineConfig { workers_max: 2, epoch_ms: 40, ..EngineConfig::default() };
         let engine = Engine::new(P::new(options), config);
         let tables = ["a", "b"].map(|name| engine.create_table(&TableSpec::of_bytes(name, index, 8, 1)));
@@ -112,6 +119,22 @@ fn two_pieces<P: NamedProtocol<Loom, Options = Ic3Options>>() {
     assert_eq!(rows[0], rows[1], "two orders");
 }
 
+/// Each transaction reads the row that the other writes. Both commit as a whole.
+fn a_skew<P: NamedProtocol<Loom, Options = Ic3Options>>() {
+    let world = World::<P>::with_whole(IndexKind::Hash, "on");
+    let outcomes = world.both(
+        |tx, tables| {
+            let seen = tx.piece(FIRST, |tx| read(tx, &tables[0], 10))?;
+            tx.piece(SECOND, |tx| write(tx, &tables[1], 10, 1)).map(|()| seen)
+        },
+        |tx, tables| {
+            tx.piece(FIRST, |tx| write(tx, &tables[0], 10, 1))?;
+            tx.piece(SECOND, |tx| read(tx, &tables[1], 10))
+        },
+    );
+    assert!(outcomes != [Ok(Some(0)), Ok(Some(0))], "write skew: each must come before the other");
+}
+
 /// One transaction rolls back behind a piece that the other may have seen.
 fn a_cancel<P: NamedProtocol<Loom, Options = Ic3Options>>() {
     let world = World::<P>::new(IndexKind::Hash);
@@ -179,9 +202,11 @@ macro_rules! caught {
 }
 
 holds!(ic3_has_one_order_of_pieces, 1, two_pieces);
+holds!(ic3_as_a_whole_has_no_write_skew, 2, a_skew);
 holds!(ic3_has_no_dirty_read, 2, a_cancel);
 holds!(ic3_has_no_stale_gap, 1, a_gap_hashed);
 caught!(ic3_that_waits_for_nobody, "dirty read", 1, a_cancel, FORGET_PREDECESSORS);
+caught!(ic3_as_a_whole_without_fence, "write skew", 2, a_skew, FORGET_FENCES);
 caught!(ic3_that_dooms_after_its_end, "dirty read", 2, a_cancel, DOOM_AFTER_END);
 caught!(ic3_that_forgets_readers_of_gaps, "stale absence", 1, a_gap, FORGET_GAP_READERS);
 caught!(ic3_that_overlooks_validations, "stale absence", 1, a_gap, IGNORE_VALIDATING);

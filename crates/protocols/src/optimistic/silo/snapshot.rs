@@ -1,22 +1,13 @@
 //! Snapshots: transactions that only read see a state some epochs old, and never abort (Silo,
-//! section 4.9).
+//! section 4.9). [`crate::snapshot`] says which state, and how long copies are kept.
 //!
-//! **Which state.** Commits of an epoch come after those of all epochs before. A worker that begins
-//! in epoch `e` knows that no transaction can commit in `e - 2` or before any more: the state at
-//! the end of that epoch is final. Of all epochs only every `silo.snapshot_epochs`-th has a
-//! snapshot at its end.
-//!
-//! (The state at the end of `e - 1` is final, too. A transaction that commits in that epoch had all
-//! its locks when it loaded the epoch, which was before `e` began, and a reader waits for locked
-//! cells. The paper, and this code, have an epoch more.)
+//! (The state at the end of the epoch before the reader's is final, too. A transaction that commits
+//! in that epoch had all its locks when it loaded the epoch, which was before the reader's began,
+//! and a reader waits for locked cells. The paper, and this code, have an epoch more.)
 //!
 //! **Versions.** A commit that overwrites a cell keeps a copy of it if a snapshot lies between the
-//! old version's epoch and its own. A cell's second word leads to the newest copy, and each copy's
-//! second word to the next older one: a copy begins with the cell's word as it was.
-//!
-//! **Reuse.** A copy that was overwritten in epoch `e` serves snapshots before `e`. Let `s` be the
-//! first snapshot at or after `e`: the copy is reused once every transaction that began before
-//! epoch `s + 2` has ended. A tombstone stays in the index as long.
+//! old version's epoch and its own. A cell's second word leads to the newest copy, and a copy has
+//! the cell's word as it was.
 //!
 //! **Memory ordering.** A reader goes from the cell's word to its copies, a commit from the copies
 //! to the word. The commit links a copy with Release before it installs the new word with Release;
@@ -26,15 +17,23 @@
 //! it, as in `ReadsAndLocks::observe`.
 
 use contend_engine::sets::WriteKind;
-use contend_engine::{Abort, Cell, Cells, Context, Groups, Located, Projection, Record, RecordState};
+use contend_engine::{Abort, Cell, CellCopy, Context, Groups, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::optimistic::VERSION_SHIFT;
 use crate::optimistic::tid::epoch_of;
+use crate::snapshot::{Snapshots, link, read_copy};
 
-/// Returns the link from a cell, or from a copy, to the next older copy.
-fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
+/// A copy that a commit is going to link.
+#[derive(Debug)]
+pub(super) struct Kept<M: Machine> {
+    cell: Cell<M>,
+    copy: CellCopy<M>,
+}
+
+/// Returns the link from a cell to its newest copy.
+fn newest_copy<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
     // SAFETY: with snapshots cells have two words.
     unsafe { cell.meta(1) }
 }
@@ -42,152 +41,99 @@ fn older_than<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 /// Says that a new record has no copies.
 pub(super) fn forget_copies<M: Machine>(cell: Cell<M>) {
     // Relaxed: the index publishes the record.
-    older_than(cell).store(0, Ordering::Relaxed);
+    newest_copy(cell).store(0, Ordering::Relaxed);
 }
 
-/// Returns the cell of this number.
-fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
-    at.cells(Groups::of(number as u32)).next().expect("a cell of the record")
-}
-
-/// Which epochs have a snapshot at their end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshots {
-    /// The number of epochs from one snapshot to the next.
-    pub(super) every: u64,
-}
-
-impl Snapshots {
-    /// Returns the epoch whose end a transaction sees that began in `began_in`.
-    pub(super) fn seen_from(self, began_in: u64) -> u64 {
-        began_in.saturating_sub(2) / self.every * self.every
-    }
-
-    /// Returns the first epoch, from `epoch` on, with a snapshot at its end.
-    fn first_from(self, epoch: u64) -> u64 {
-        epoch.div_ceil(self.every) * self.every
-    }
-
-    /// Returns whether all transactions have ended that see a snapshot from before the tombstone
-    /// with this `word`: none runs that began before epoch `oldest`.
-    pub(super) fn lets_unlink(self, word: u64, oldest: u64) -> bool {
-        oldest >= self.first_from(epoch_of(word)) + 2
-    }
-
-    /// Copies what the commit with the TID `tid` is going to overwrite, where a snapshot needs it.
-    /// The cells are locked. `copies` is passed for its memory.
-    ///
-    /// # Errors
-    /// The machine has no more memory.
-    pub(super) fn keep<M: Machine>(
-        self,
-        cx: &mut Context<M>,
-        copies: &mut Vec<(usize, Record<M>)>,
-        tid: u64,
-    ) -> Result<(), Abort> {
-        M::step("keep");
-        let epoch = epoch_of(tid);
-        copies.clear();
-        // If memory runs out, copies were made that are not linked yet: no reader finds them.
-        for position in 0..cx.writes.len() {
-            let write = &cx.writes.entries()[position];
-            let records_history = write.table().records_history();
-            if write.kind != WriteKind::Nothing && write.cells().any(|cell| self.needs(cell, epoch, records_history)) {
-                let copy = cx.copy_version(position)?;
-                cx.retire_version(copy, self.first_from(epoch));
-                copies.push((position, copy.record()));
+/// Copies what the commit with the TID `tid` is going to overwrite, where a snapshot needs it. The
+/// cells are locked. `kept` is passed for its memory, and the copies are needed until the epoch
+/// `until`.
+///
+/// # Errors
+/// The machine has no more memory. No copy is linked then.
+pub(super) fn keep<M: Machine>(
+    snapshots: Snapshots,
+    cx: &mut Context<M>,
+    kept: &mut Vec<Kept<M>>,
+    tid: u64,
+    until: u64,
+) -> Result<(), Abort> {
+    M::step("keep");
+    let epoch = epoch_of(tid);
+    kept.clear();
+    for position in 0..cx.writes.len() {
+        let write = &cx.writes.entries()[position];
+        if write.kind == WriteKind::Nothing {
+            continue;
+        }
+        let records_history = write.table().records_history();
+        for (number, cell) in write.cell_numbers().into_iter().zip(write.cells()) {
+            if is_shown(snapshots, cell, epoch, records_history) {
+                let copy = cx.new_copy(position, number, until)?;
+                cx.copy_present(position, number, copy);
+                kept.push(Kept { cell, copy });
             }
         }
-        for &(position, copy) in copies.iter() {
-            let write = &cx.writes.entries()[position];
-            let records_history = write.table().records_history();
-            let copied: Cells<M> = write.table().cells(copy, write.groups());
-            for (cell, copied) in write.cells().zip(copied) {
-                if !self.needs(cell, epoch, records_history) {
-                    continue;
-                }
-                // Relaxed, all but the last: no other transaction changes a locked cell, and none
-                // sees the copy yet.
-                copied.word().store(cell.word().load(Ordering::Relaxed) & !(LOCKED | QUEUED), Ordering::Relaxed);
-                older_than(copied).store(older_than(cell).load(Ordering::Relaxed), Ordering::Relaxed);
-                // Release: pairs with the Acquire of `read_cell`: the copy comes before its link.
-                older_than(cell).store(copy.value(), Ordering::Release);
-            }
-        }
-        Ok(())
     }
-
-    /// Returns whether a snapshot lies between the version of the cell, which is locked, and
-    /// `epoch`.
-    fn needs<M: Machine>(self, cell: Cell<M>, epoch: u64, records_history: bool) -> bool {
+    for &Kept { cell, copy } in kept.iter() {
         // Relaxed: no other transaction changes the word of a locked cell.
-        let word = cell.word().load(Ordering::Relaxed);
-        // A cell without versions is as absent as one that says so. But a recorded history wants to
-        // know which transaction deleted the key before.
-        let never_was = word >> VERSION_SHIFT == 0 && word & ABSENT != 0 && !records_history;
-        !never_was && self.first_from(epoch_of(word)) < epoch
+        link(newest_copy(cell), copy, cell.word().load(Ordering::Relaxed) & !(LOCKED | QUEUED));
     }
+    Ok(())
+}
 
-    /// Reads a row as it was at the end of the epoch `snapshot`.
-    pub(super) fn read<M: Machine>(
-        cx: &mut Context<M>,
-        at: Located<'_, M>,
-        columns: Projection<'_>,
-        snapshot: u64,
-    ) -> Result<RecordState, Abort> {
-        M::step("read snapshot");
-        let mut all = 0;
-        for number in at.table.cell_numbers(columns.groups()) {
-            all |= Self::read_cell(cx, at, number, snapshot);
-        }
-        // A record that is out of the index was deleted before all snapshots that any transaction
-        // sees.
-        Ok(flags::found(all & !UNLINKED))
+/// Returns whether a snapshot lies between the version of the cell, which is locked, and `epoch`.
+fn is_shown<M: Machine>(snapshots: Snapshots, cell: Cell<M>, epoch: u64, records_history: bool) -> bool {
+    // Relaxed: no other transaction changes the word of a locked cell.
+    let word = cell.word().load(Ordering::Relaxed);
+    // A cell without versions is as absent as one that says so. But a recorded history wants to
+    // know which transaction deleted the key before.
+    let never_was = word >> VERSION_SHIFT == 0 && word & ABSENT != 0 && !records_history;
+    !never_was && snapshots.show(epoch_of(word), epoch)
+}
+
+/// Reads a row as it was at the end of the epoch `snapshot`.
+pub(super) fn read<M: Machine>(
+    cx: &mut Context<M>,
+    at: Located<'_, M>,
+    columns: Projection<'_>,
+    snapshot: u64,
+) -> Result<RecordState, Abort> {
+    M::step("read snapshot");
+    let mut all = 0;
+    for number in at.table.cell_numbers(columns.groups()) {
+        all |= read_cell(cx, at, number, snapshot);
     }
+    // A record that is out of the index was deleted before all snapshots that any transaction sees.
+    Ok(flags::found(all & !UNLINKED))
+}
 
-    /// Reads a cell as it was at the end of the epoch `snapshot`, and returns its flags.
-    fn read_cell<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64) -> u64 {
-        let mut cell = cell_of(at, number);
-        let mut spin = Spin::<M>::new();
-        loop {
-            // Acquire: pairs with the Release of `install_all`: the row, and the links to copies,
-            // are at least as new as the word.
-            let word = cell.word().load(Ordering::Acquire);
-            if epoch_of(word) > snapshot {
-                break;
-            }
-            if word & LOCKED == 0 {
-                cx.copy_cell(at, number);
-                // Acquire: pairs with the fence of a commit, between its locks and its stores to
-                // the rows: step (d) of `ReadsAndLocks::observe`.
-                M::fence(Ordering::Acquire);
-                // Relaxed: ordered by the fence.
-                if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
-                    return word;
-                }
-            }
-            // A commit is at work. After it there is a copy; and it waits for no reader of a
-            // snapshot.
-            spin.wait();
+/// Reads a cell as it was at the end of the epoch `snapshot`, and returns its flags.
+fn read_cell<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64) -> u64 {
+    let cell = at.cells(Groups::of(number as u32)).next().expect("a cell of the record");
+    let mut spin = Spin::<M>::new();
+    loop {
+        // Acquire: pairs with the Release of `install_all`: the row, and the links to copies, are
+        // at least as new as the word.
+        let word = cell.word().load(Ordering::Acquire);
+        if epoch_of(word) > snapshot {
+            break;
         }
-        loop {
-            // Acquire: pairs with the Release of `keep`.
-            let address = older_than(cell).load(Ordering::Acquire);
-            if address == 0 {
-                return ABSENT;
-            }
-            // SAFETY: `keep` has put a copy of this table there. A copy that a snapshot needs, and
-            // any newer one, is not reused before the readers of the snapshot have ended.
-            let copy = Located { table: at.table, record: unsafe { at.table.version(address) } };
-            cell = cell_of(copy, number);
-            // Relaxed: a copy does not change; the Acquire above orders it.
-            let word = cell.word().load(Ordering::Relaxed);
-            if epoch_of(word) <= snapshot {
-                cx.copy_cell(copy, number);
+        if word & LOCKED == 0 {
+            cx.copy_cell(at, number);
+            // Acquire: pairs with the fence of a commit, between its locks and its stores to the
+            // rows: step (d) of `ReadsAndLocks::observe`.
+            M::fence(Ordering::Acquire);
+            // Relaxed: ordered by the fence.
+            if cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED {
                 return word;
             }
         }
+        // A commit is at work. After it there is a copy; and it waits for no reader of a snapshot.
+        spin.wait();
     }
+    // Acquire: pairs with the Release of `link`.
+    let newest = newest_copy(cell).load(Ordering::Acquire);
+    read_copy(cx, at, number, newest, |word| epoch_of(word) <= snapshot).unwrap_or(ABSENT)
 }
 
 #[cfg(test)]
@@ -289,7 +235,7 @@ mod tests {
                     advance(&engine, &mut workers);
                     workers[0].collect();
                 }
-                if step == 2000 {
+                if step == 10_000 {
                     bytes = engine.bytes();
                 }
             }

@@ -42,6 +42,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
 use crate::accessors::{Accessor, Shown, list_of, lock, unlock};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::snapshot::{Snapshots, link, read_copy};
 
 /// Set in the word of the epoch while the payload is uncommitted.
 const UNCOMMITTED: u64 = 1;
@@ -59,13 +60,6 @@ enum Look {
     Changed,
     /// A step or a commit has locked the cell.
     Locked,
-}
-
-/// When the snapshots are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshots {
-    /// The number of epochs from one snapshot to the next.
-    pub(super) every: u64,
 }
 
 /// Returns the address of a cell's newest copy.
@@ -89,21 +83,10 @@ fn cell_of<M: Machine>(at: Located<'_, M>, number: usize) -> Cell<M> {
     cells.next().expect("a record has the cells of its table")
 }
 
-impl Snapshots {
-    /// Returns the epoch whose end a transaction sees that began in `began_in`.
-    #[inline(always)]
-    pub(super) fn seen_from(self, began_in: u64) -> u64 {
-        let last = began_in.saturating_sub(2);
-        // A division takes as long as a dozen other instructions.
-        if self.every == 1 { last } else { last / self.every * self.every }
-    }
+/// The words of cells and copies.
+pub(super) struct Kept;
 
-    /// Returns the first epoch, from `epoch` on, with a snapshot at its end.
-    #[inline(always)]
-    fn first_from(self, epoch: u64) -> u64 {
-        if self.every == 1 { epoch } else { epoch.div_ceil(self.every) * self.every }
-    }
-
+impl Kept {
     /// Sets the words of a new cell.
     pub(super) fn init<M: Machine>(cell: Cell<M>) {
         // Relaxed, both: no other transaction sees the record yet; the index publishes it.
@@ -111,37 +94,36 @@ impl Snapshots {
         epoch_word(cell).store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether all transactions have ended that see a snapshot from before a tombstone:
-    /// none runs that began before epoch `oldest`.
-    pub(super) fn lets_unlink<M: Machine>(self, cell: Cell<M>, oldest: u64) -> bool {
+    /// Returns the epoch of the newest committed version of a cell, which the caller has locked.
+    pub(super) fn epoch<M: Machine>(cell: Cell<M>) -> u64 {
         // Relaxed: the caller has locked the cell.
-        oldest >= self.first_from(epoch_of(epoch_word(cell).load(Ordering::Relaxed))) + 2
+        epoch_of(epoch_word(cell).load(Ordering::Relaxed))
     }
 
     /// Returns whether a snapshot before `epoch` shows the committed version of a cell, which the
     /// caller has locked. `flags` are that version's.
-    fn needs_copy<M: Machine>(self, cell: Cell<M>, flags: u64, epoch: u64, records_history: bool) -> bool {
+    fn needs_copy<M: Machine>(
+        snapshots: Snapshots,
+        cell: Cell<M>,
+        flags: u64,
+        epoch: u64,
+        records_history: bool,
+    ) -> bool {
         // Relaxed, here and below: the caller has locked the cell.
         let word = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
         // A cell without versions is as absent as one that says so. But a recorded history wants to
         // know which transaction deleted the key before.
         let never_was = word == 0 && flags & ABSENT != 0 && !records_history;
-        !never_was && self.first_from(epoch_of(word)) < epoch
+        !never_was && snapshots.show(epoch_of(word), epoch)
     }
 
-    /// Makes a copy of what a cell held, and links it. The caller has locked the cell, whose epoch
-    /// is that of the copied version. `saved` begins with the contents, and `flags` are the
-    /// version's.
-    fn link<M: Machine>(cx: &Context<M>, copy: CellCopy<M>, cell: Cell<M>, saved: &[u64], flags: u64) {
-        cx.fill_copy(copy, saved);
+    /// Links a copy of what a cell held, whose contents are there. The caller has locked the cell,
+    /// whose epoch is that of the copied version. `flags` are the version's.
+    fn link<M: Machine>(cell: Cell<M>, copy: CellCopy<M>, flags: u64) {
         let is_absent = if flags & ABSENT != 0 { COPIED_ABSENT } else { 0 };
-        // Relaxed, all but the last: the caller has locked the cell, and no other transaction sees
-        // the copy yet.
+        // Relaxed: the caller has locked the cell.
         let epoch = epoch_word(cell).load(Ordering::Relaxed) & !UNCOMMITTED;
-        copy.word().store(epoch | is_absent, Ordering::Relaxed);
-        copy.older().store(newest_copy(cell).load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release: pairs with the Acquire of `look`: the copy comes before its link.
-        newest_copy(cell).store(copy.address(), Ordering::Release);
+        link(newest_copy(cell), copy, epoch | is_absent);
     }
 
     /// Gives a cell, which the caller has locked, the epoch of a commit.
@@ -250,21 +232,10 @@ impl Snapshots {
     /// Reads a cell from the first of its copies, from the one at address `first` on, that the
     /// snapshot shows. Returns its flags.
     fn read_copy<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize, snapshot: u64, first: u64) -> u64 {
-        let mut address = first;
-        while address != 0 {
-            // SAFETY: `link` has put a copy of this cell there. A copy that a snapshot needs, and
-            // any newer one, is not reused before the readers of the snapshot have ended.
-            let copy = unsafe { at.table.cell_copy(number, address) };
-            // Relaxed: a copy does not change, and the Acquire of its link orders it.
-            let word = copy.word().load(Ordering::Relaxed);
-            if epoch_of(word) <= snapshot {
-                cx.read_copy(at, number, copy);
-                return if word & COPIED_ABSENT != 0 { ABSENT } else { 0 };
-            }
-            // Acquire: pairs with the Release of `link`.
-            address = copy.older().load(Ordering::Acquire);
+        match read_copy(cx, at, number, first, |word| epoch_of(word) <= snapshot) {
+            Some(word) if word & COPIED_ABSENT == 0 => 0,
+            _ => ABSENT,
         }
-        ABSENT
     }
 }
 
@@ -272,7 +243,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Returns when the snapshots are, if there are any.
     #[inline(always)]
     pub(super) fn snapshots(&self) -> Option<Snapshots> {
-        self.options.snapshots.then(|| Snapshots { every: self.options.snapshot_epochs.into() })
+        self.options.snapshots.then(|| Snapshots::every(self.options.snapshot_epochs))
     }
 
     /// Allocates a copy for each cell to be written, all of which are locked, if a snapshot before
@@ -288,14 +259,15 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         epoch: u64,
     ) -> Result<(), Abort> {
         let Some(snapshots) = self.snapshots() else { return Ok(()) };
+        let until = snapshots.needed_until(cx);
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, number)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
             let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0 || F::COPY_UNCOMMITTED;
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
-            if is_committed && snapshots.needs_copy(*cell, flags, epoch, records_history) {
-                *copy = Some(cx.new_copy(position, number)?);
+            if is_committed && Kept::needs_copy(snapshots, *cell, flags, epoch, records_history) {
+                *copy = Some(cx.new_copy(position, number, until)?);
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             let mut writers = list_of(*cell).iter().filter(wrote);
@@ -321,8 +293,9 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Gives back the copies that were not linked.
     pub(super) fn free_copies(cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        for StepCell { copy, .. } in &mut local.cells {
-            copy.take().into_iter().for_each(|copy| cx.reuse_copy(copy));
+        // The last first, so that the memory of all serves again.
+        for StepCell { copy, .. } in local.cells.iter_mut().rev() {
+            copy.take().into_iter().for_each(|copy| cx.unmake_copy(copy));
         }
     }
 
@@ -334,7 +307,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         }
         if let Some(copy) = exposed.copy {
             let Shown { cell, start, flags, .. } = exposed.shown;
-            Snapshots::link(cx, copy, cell, &saved[start..], flags);
+            cx.fill_copy(copy, &saved[start..]);
+            Kept::link(cell, copy, flags);
         }
         // Relaxed, both: this transaction has locked the cell.
         let epoch = epoch_word(exposed.shown.cell);
@@ -348,14 +322,15 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// # Errors
     /// The machine has no more memory.
     pub(super) fn prepare_commit(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        if self.snapshots().is_none() || local.cells.is_empty() && local.exposed.is_empty() {
+        let Some(snapshots) = self.snapshots().filter(|_| !local.cells.is_empty() || !local.exposed.is_empty()) else {
             return Ok(());
-        }
+        };
+        let until = snapshots.needed_until(cx);
         local.epoch = cx.epoch_in_order();
         self.reserve_copies(cx, local, local.epoch)?;
         if local.epoch > cx.began_in() {
             for exposed in local.exposed.iter_mut().filter(|exposed| exposed.copy.is_none()) {
-                exposed.late_copy = Some(cx.new_copy(exposed.shown.position, exposed.shown.number)?);
+                exposed.late_copy = Some(cx.new_copy(exposed.shown.position, exposed.shown.number, until)?);
             }
         }
         Ok(())
@@ -363,21 +338,19 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Keeps what the late writes replace, and gives their cells, which are locked, the new epoch.
     pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        let Some(snapshots) = self.snapshots() else { return };
+        if self.snapshots().is_none() {
+            return;
+        }
         for step in 0..local.cells.len() {
             let StepCell { cell, write, copy } = local.cells[step];
             let Some((position, number)) = write else { continue };
             if let Some(copy) = copy {
                 local.cells[step].copy = None;
-                let start = local.saved.len();
-                cx.writes.save(position, number, &mut local.saved);
+                cx.copy_present(position, number, copy);
                 // Relaxed: this transaction has locked the cell.
-                let flags = cell.word().load(Ordering::Relaxed);
-                Snapshots::link(cx, copy, cell, &local.saved[start..], flags);
-                local.saved.truncate(start);
-                cx.retire_copy(copy, snapshots.first_from(local.epoch));
+                Kept::link(cell, copy, cell.word().load(Ordering::Relaxed));
             }
-            Snapshots::commit(cell, local.epoch);
+            Kept::commit(cell, local.epoch);
         }
     }
 
@@ -403,39 +376,34 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// The caller has locked the cell.
     pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
         let Some(snapshots) = self.snapshots() else { return };
-        let Exposed { copy, late_copy, shown: Shown { cell, position, start, flags, .. } } = *exposed;
+        let Exposed { late_copy, shown: Shown { cell, position, start, flags, .. }, .. } = *exposed;
         if let Some(copy) = late_copy {
             let records_history = cx.writes.entries()[position].table().records_history();
-            if snapshots.needs_copy(cell, flags, epoch, records_history) {
-                Snapshots::link(cx, copy, cell, &saved[start..], flags);
-                cx.retire_copy(copy, snapshots.first_from(epoch));
+            if Kept::needs_copy(snapshots, cell, flags, epoch, records_history) {
+                cx.fill_copy(copy, &saved[start..]);
+                Kept::link(cell, copy, flags);
             } else {
-                cx.reuse_copy(copy);
+                cx.unmake_copy(copy);
             }
         }
-        if let Some(copy) = copy {
-            cx.retire_copy(copy, snapshots.first_from(epoch));
-        }
-        Snapshots::commit(cell, epoch);
+        Kept::commit(cell, epoch);
     }
 
     /// Notes whether the payload of a cell, which the caller has locked, is uncommitted.
     pub(super) fn note_uncommitted(&self, cell: Cell<M>) {
         if self.snapshots().is_some() {
-            Snapshots::note_uncommitted(cell);
+            Kept::note_uncommitted(cell);
         }
     }
 
     /// Takes back what an exposed cell has kept. The caller has locked the cell.
     pub(super) fn drop_shown(cx: &mut Context<M>, exposed: &Exposed<M>) {
         if let Some(copy) = exposed.late_copy {
-            cx.reuse_copy(copy);
+            cx.unmake_copy(copy);
         }
+        // A reader may have found a copy that is linked: its memory stays until it has ended.
         let Some(copy) = exposed.copy else { return };
         // Relaxed: this transaction has locked the cell, and made the copy. Release: as in `link`.
         newest_copy(exposed.shown.cell).store(copy.older().load(Ordering::Relaxed), Ordering::Release);
-        // A reader may have found the copy: it stays until all that run now have ended.
-        let epoch = cx.current_epoch();
-        cx.retire_copy(copy, epoch);
     }
 }

@@ -34,6 +34,7 @@ mutants! {
         found SNAPSHOT_OF_RUNNING_EPOCH, "litmus-snapshot", SNAPSHOTS;
         equivalent SNAPSHOT_OF_LAST_EPOCH, "litmus-snapshot", SNAPSHOTS;
         found FORGET_SNAPSHOTS_OF_TOMBSTONES, "litmus-snapshot-rows", SNAPSHOTS;
+        found REUSE_COPIES_EARLY, "litmus-snapshot", SNAPSHOTS;
         found UNLINK_LOCKED, "litmus-rebirth";
     }
     Occ<Machine, Broken>, faults occ::FAULTS, optimistic::FAULTS {
