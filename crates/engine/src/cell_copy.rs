@@ -282,7 +282,8 @@ impl<M: Machine> Context<M> {
         }
     }
 
-    /// Fills a copy with contents that [`WriteSet::save`] has saved, from `saved[0]` on.
+    /// Fills a copy with contents that [`WriteSet::save`](crate::sets::WriteSet::save) has saved,
+    /// from `saved[0]` on.
     pub fn fill_copy(&self, copy: CellCopy<M>, saved: &[u64]) {
         let contents = copy.contents();
         M::copy_in(contents, &saved[..contents.len()]);

@@ -599,6 +599,17 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.is_running = false;
         self.commits += 1;
         self.queue_garbage(true);
+        if self.cx.writes.log.is_some() || self.recording.is_some() {
+            self.note_commit();
+        }
+        self.clear();
+        self.end_protection();
+    }
+
+    /// Tells the log and the history of a commit. Apart, so that transactions without either don't
+    /// carry its code.
+    #[inline(never)]
+    fn note_commit(&mut self) {
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
             self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
@@ -608,8 +619,6 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if let Some(recording) = &mut self.recording {
             recording.commit(self.cx.worker, &self.cx.writes);
         }
-        self.clear();
-        self.end_protection();
     }
 
     pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
