@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use contend_machine::Machine;
 use contend_model::{Key, StoreId, Table, TableSpec};
+use crossbeam_utils::CachePadded;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::layout::Shape;
@@ -13,12 +14,14 @@ use crate::table::{AnyTable, StoredTable};
 /// The tables of an engine. No table is ever removed.
 pub(crate) struct Catalog<M: Machine> {
     store: StoreId,
-    tables: RwLock<Vec<Arc<dyn AnyTable<M>>>>,
+    /// In lines of its own: a worker that takes tombstones out of an index locks it, and all others
+    /// read what stands beside it.
+    tables: CachePadded<RwLock<Vec<Arc<dyn AnyTable<M>>>>>,
 }
 
 impl<M: Machine> Catalog<M> {
     pub(crate) fn new() -> Self {
-        Catalog { store: StoreId::unique(), tables: RwLock::new(Vec::new()) }
+        Catalog { store: StoreId::unique(), tables: CachePadded::new(RwLock::new(Vec::new())) }
     }
 
     /// Creates a table, and returns its handle.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::CheckedTypes;
 use contend_model::{Inspect, Key, KeyWords, Table, TableSpec, Tables};
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
@@ -43,7 +44,8 @@ pub struct Engine<P: Protocol<M>, M: Machine> {
     /// The garbage of workers that have ended. The next worker that collects takes it over.
     /// Its memory is as old as it was with the former worker: each entry keeps its epoch, and the
     /// new owner waits for the same epochs. The lock's Release and Acquire hand the entries over.
-    pub(crate) left_garbage: Mutex<Vec<Garbage<M>>>,
+    /// In lines of its own, as each worker locks it once in an epoch.
+    pub(crate) left_garbage: CachePadded<Mutex<Vec<Garbage<M>>>>,
     /// The number of transactions that each worker number has run so far. A new worker with the
     /// number goes on from there, so that no transaction number is used twice.
     /// A worker that ends enters its number here before it gives its slot back, and a worker that
@@ -85,7 +87,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             config,
             sinks,
             catalog: Catalog::new(),
-            left_garbage: Mutex::new(Vec::new()),
+            left_garbage: CachePadded::new(Mutex::new(Vec::new())),
             used_numbers: Mutex::new(HashMap::new()),
             types_in_force: InForce::default(),
         })

@@ -464,7 +464,6 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         let epoch = self.engine.epochs.current();
         // Once in each epoch also without garbage of its own: ended workers may have left some.
         if !self.cx.garbage.is_empty() || self.collected_in != epoch {
-            self.collected_in = epoch;
             self.collect();
         }
         M::enter(Phase::BODY);
@@ -480,7 +479,11 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if self.engine.epochs.is_closed() && !self.is_protected {
             return;
         }
-        if let Some(left) = self.engine.left_garbage.lock().pop() {
+        let epoch = self.engine.epochs.current();
+        // Once in an epoch: the lock is a store that all workers see.
+        let is_new = std::mem::replace(&mut self.collected_in, epoch) != epoch;
+        let left = if is_new { std::mem::take(&mut *self.engine.left_garbage.lock()) } else { Vec::new() };
+        for left in left {
             self.cx.garbage.tombstones.extend(left.tombstones);
             self.cx.garbage.unlinked.extend(left.unlinked);
             self.cx.garbage.versions.extend(left.versions);
@@ -488,7 +491,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
         let at_once = COLLECT_AT_ONCE + 2 * std::mem::take(&mut self.cx.garbage.queued);
         // Finding the oldest epoch reads a line of each worker, which is not worth it for nothing.
-        if !self.cx.garbage.may_be_due(self.engine.epochs.current()) {
+        if !self.cx.garbage.may_be_due(epoch) {
             return;
         }
         let oldest = self.engine.epochs.oldest();

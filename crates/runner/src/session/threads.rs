@@ -74,8 +74,8 @@ impl Threads {
         }
         // Each worker's share is rounded up by a block or two. It must not endanger the machine: a
         // window without it is only slower.
-        let each = wanted as usize / workers + SetAside::BLOCK;
-        let all = (each + SetAside::BLOCK) as u64 * workers as u64;
+        let each = (wanted as usize / workers).saturating_add(SetAside::BLOCK);
+        let all = (each as u64).saturating_add(SetAside::BLOCK as u64).saturating_mul(workers as u64);
         let mut left = available_bytes().into_iter().chain(address_space_left());
         if left.all(|left| all < left / 4) { each } else { 0 }
     }
