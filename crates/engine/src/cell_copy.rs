@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::{Abort, AbortReason, OutOfMemory};
+use parking_lot::Mutex;
 
 use crate::garbage::Retired;
 use crate::layout::{POISON, poison};
@@ -100,6 +101,10 @@ pub(crate) struct CopyBlocks<M: Machine> {
     least: usize,
     /// Whether each copy has a block of its own.
     one_each: bool,
+    /// Blocks that workers were filling when they ended. The next ones go on with them: a worker
+    /// that lives for one transaction would leave a block behind otherwise. The mutex orders the
+    /// former owner's writes before the next one's.
+    begun: Mutex<Vec<Block<M>>>,
     of_size: [Slabs<M>; SIZES],
 }
 
@@ -107,7 +112,8 @@ impl<M: Machine> CopyBlocks<M> {
     /// Returns memory for blocks, which are small in an engine that records its history.
     pub(crate) fn new(records_history: bool) -> Self {
         let least = if records_history { SMALL_BLOCK } else { BLOCK };
-        CopyBlocks { least, one_each: records_history, of_size: std::array::from_fn(|size| Slabs::new(least << size)) }
+        let of_size = std::array::from_fn(|size| Slabs::new(least << size));
+        CopyBlocks { least, one_each: records_history, begun: Mutex::new(Vec::new()), of_size }
     }
 
     /// Returns the bytes of all blocks.
@@ -161,7 +167,8 @@ impl<M: Machine> std::fmt::Debug for Copies<M> {
 
 impl<M: Machine> Copies<M> {
     pub(crate) fn new(blocks: Arc<CopyBlocks<M>>) -> Self {
-        Copies { blocks, arenas: Arenas::default(), filling: None, is_reused: false }
+        let filling = blocks.begun.lock().pop();
+        Copies { blocks, arenas: Arenas::default(), filling, is_reused: false }
     }
 
     /// Returns memory for a copy with this number of words of contents. Its words hold anything.
@@ -226,12 +233,12 @@ impl<M: Machine> Copies<M> {
         slabs.share(arena);
     }
 
-    /// Gives the worker's memory to others: returns the last block with copies, if there is one.
-    pub(crate) fn leave(&mut self) -> Option<Block<M>> {
+    /// Gives the worker's memory to others.
+    pub(crate) fn leave(&mut self) {
         for (size, arena) in self.arenas.take_all() {
             self.blocks.of_size[size].park(arena);
         }
-        self.filling.take()
+        self.blocks.begun.lock().extend(self.filling.take());
     }
 }
 
@@ -351,6 +358,22 @@ mod tests {
         let full = copies.begin_block(3).expect("memory").expect("the block before");
         let last = (BLOCK / 5 - 1) as u64;
         assert_eq!((full.copies, full.epoch(), full.bytes()), (last + 1, last, (last + 1) * 5 * 8));
+    }
+
+    #[test]
+    fn workers_that_come_and_go_fill_one_block() {
+        let blocks = Arc::new(CopyBlocks::<Native>::new(false));
+        let mut last = None;
+        for worker in 0..BLOCK / 3 {
+            let mut copies = Copies::new(Arc::clone(&blocks));
+            if worker == 0 {
+                copies.begin_block(1).expect("memory");
+            }
+            let address = copies.take(1, worker as u64).expect("room").address();
+            assert!(last.is_none_or(|last| address == last + 3 * 8), "worker {worker}");
+            last = Some(address);
+            copies.leave();
+        }
     }
 
     #[test]

@@ -731,8 +731,7 @@ impl<P: Protocol<M>, M: Machine> Drop for Worker<P, M> {
         for (table, arena) in self.cx.arenas.take_all() {
             tables[table].core().slabs().park(arena);
         }
-        let copies = self.cx.copies.leave();
-        self.cx.garbage.copies.extend(copies);
+        self.cx.copies.leave();
         if !self.cx.garbage.is_empty() {
             self.engine.left_garbage.lock().push(std::mem::take(&mut self.cx.garbage));
         }
