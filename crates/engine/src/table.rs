@@ -86,6 +86,25 @@ impl<M: Machine, K: Key> StoredTable<M, K> {
         self.lookup(key).value.map(Self::record)
     }
 
+    /// Returns whether a record of the table, and its entry in the index, are hardly ever in a near
+    /// cache.
+    #[inline(always)]
+    pub(crate) fn is_far(&self) -> bool {
+        self.index.is_far()
+    }
+
+    /// Does other work until these columns of the record are here, if there is other work.
+    #[inline(always)]
+    pub(crate) fn await_record(&self, record: Option<Record<M>>, columns: Projection<'_>) {
+        if M::overlaps()
+            && let Some(record) = record
+            && self.is_far()
+        {
+            self.core.prefetch(record, columns);
+            M::await_prefetched();
+        }
+    }
+
     /// Prefetches the index entries of these keys, and their records, before each of them is used.
     /// Nothing depends on what is found here: each access looks its key up again.
     pub(crate) fn announce(&self, keys: &[K]) {

@@ -208,7 +208,13 @@ const WRITE_INDEX: Phase = Phase::of(Operation::Write, Activity::Index);
 impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Returns the record under a key.
     #[inline(always)]
-    fn find<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, phase: Phase) -> Option<Record<M>> {
+    fn find<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        phase: Phase,
+        columns: Projection<'_>,
+    ) -> Option<Record<M>> {
         M::enter(phase);
         if self.worker.cx.declaration.has_rows()
             && let Some(record) = self.worker.cx.declaration.find(table, key)
@@ -216,7 +222,9 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             return Some(record);
         }
         M::step("look up");
-        table.find(key)
+        let found = table.find(key);
+        table.await_record(found, columns);
+        found
     }
 
     /// Looks up the records under at most [`BATCH`] keys at once, and prefetches their lines. Calls
@@ -233,7 +241,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let mut found = [None; BATCH];
         if self.worker.cx.declaration.has_rows() {
             for (found, &key) in found.iter_mut().zip(keys) {
-                *found = self.find(table, key, phase);
+                *found = self.find(table, key, phase, columns);
             }
             return found;
         }
@@ -243,6 +251,9 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             found[position] = record;
             record.into_iter().for_each(&expect);
         });
+        if M::overlaps() && table.is_far() {
+            M::await_prefetched();
+        }
         found
     }
 }
@@ -266,7 +277,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
-        let found = self.find(table, key, READ_INDEX);
+        let found = self.find(table, key, READ_INDEX, columns);
         self.read_located(table, key, found, columns)
     }
 
@@ -305,7 +316,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Write(groups))?;
-        let found = self.find(table, key, WRITE_INDEX);
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups));
         let position = self.write_located(table, key, found, groups, WriteMode::ReadModifyWrite)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
@@ -334,7 +345,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::of_update(update))?;
-        let found = self.find(table, key, WRITE_INDEX);
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(update.groups()));
         self.update_located(table, key, found, update)
     }
 
@@ -364,7 +375,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Write(groups))?;
-        let found = self.find(table, key, WRITE_INDEX);
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups));
         let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
@@ -395,7 +406,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Delete)?;
-        let found = self.find(table, key, WRITE_INDEX);
+        let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE);
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
 

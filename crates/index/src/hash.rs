@@ -61,6 +61,8 @@ const STEP: u64 = 2;
 /// probability of a second line.
 const LOAD: usize = 2;
 const FEWEST_BUCKETS: usize = 16;
+/// The buckets from which on one is hardly ever in a near cache: 256 KiB of them.
+const FAR_BUCKETS: u64 = 1 << 12;
 /// Segment `i > 0` holds `base << (i - 1)` buckets.
 const SEGMENTS: usize = 40;
 /// The lookups of a batch, whose cache misses overlap. More than a core's outstanding misses gain
@@ -187,10 +189,19 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
+    /// Returns whether the index is so large that a bucket is hardly ever in a near cache.
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        // Relaxed: only a hint.
+        Extent(self.extent.load(Ordering::Relaxed)).buckets() >= FAR_BUCKETS
+    }
+
     /// Looks a key up.
     #[inline(always)]
     pub fn get(&self, key: K) -> Lookup<M> {
-        let (chain, value) = self.search(key.hash(), key);
+        let hash = key.hash();
+        self.await_head(hash);
+        let (chain, value) = self.search(hash, key);
         chain.lookup(value)
     }
 
@@ -205,11 +216,10 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             for (position, key) in batch.iter().enumerate() {
                 let hash = key.hash();
                 hashes[position] = hash;
-                let (segment, index) = self.segment(hash, extent);
-                let head = self.segments[segment].bucket_hint(index, BucketLayout::<K>::WORDS);
-                for line in 0..BucketLayout::<K>::LINES {
-                    M::prefetch(head.wrapping_add(line * crate::pool::LINE));
-                }
+                self.prefetch_head(hash, extent);
+            }
+            if M::overlaps() && extent.buckets() >= FAR_BUCKETS {
+                M::await_prefetched();
             }
             for (position, key) in batch.iter().enumerate() {
                 let (chain, value) = self.search(hashes[position], *key);
@@ -225,6 +235,7 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
     pub fn insert(&self, key: K, value: u64) -> Insert<M> {
         assert_ne!(value, 0, "0 means absent");
         let (hash, words) = (key.hash(), key.to_words());
+        self.await_head(hash);
         let mut spin = Spin::<M>::new();
         loop {
             let (chain, existing) = self.search(hash, key);
@@ -290,6 +301,29 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             + self.overflow.bytes()
             + size_of::<Self>()
             + size_of_val(&*self.segments)
+    }
+
+    /// Does other work until the head of the hash's chain is here, if it is far away and there is
+    /// other work.
+    #[inline(always)]
+    fn await_head(&self, hash: u64) {
+        if M::overlaps() {
+            // Relaxed: only a hint, as in `get_many`.
+            let extent = Extent(self.extent.load(Ordering::Relaxed));
+            if extent.buckets() >= FAR_BUCKETS {
+                self.prefetch_head(hash, extent);
+                M::await_prefetched();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_head(&self, hash: u64, extent: Extent) {
+        let (segment, index) = self.segment(hash, extent);
+        let head = self.segments[segment].bucket_hint(index, BucketLayout::<K>::WORDS);
+        for line in 0..BucketLayout::<K>::LINES {
+            M::prefetch(head.wrapping_add(line * crate::pool::LINE));
+        }
     }
 
     /// Returns the chain that holds the key, or would hold it, and the key's value, 0 if absent.

@@ -215,6 +215,16 @@ impl<M: Machine, K: Key> Index<M, K> {
         }
     }
 
+    /// Returns whether the index is so large that what a lookup reads is hardly ever in a near
+    /// cache.
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        match self {
+            Index::Hash(index) => index.is_far(),
+            Index::Ordered(index) => index.is_far(),
+        }
+    }
+
     /// Looks a key up.
     #[inline(always)]
     pub fn get(&self, key: K) -> Lookup<M> {

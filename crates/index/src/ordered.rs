@@ -61,6 +61,14 @@ const LEAF: usize = if cfg!(loom) { 2 } else { 24 };
 /// Children of an inner node; measured likewise.
 const INNER: usize = if cfg!(loom) { 4 } else { 48 };
 
+/// Returns whether a level of a tree of this height has more nodes than fit into a near cache.
+/// Level 0 is that of the leaves. Nodes are about 500 bytes long, and a tree of height 2 has some
+/// hundreds of leaves or more.
+#[inline(always)]
+fn is_far_level(height: u64, level: u64) -> bool {
+    height >= 2 + 2 * level
+}
+
 /// An index of points and ranges; see the module. `L` is the number of keys in a leaf, `I` that of
 /// children of an inner node.
 #[derive(Debug)]
@@ -137,6 +145,12 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     /// Returns the bytes that the index holds.
     pub fn bytes(&self) -> usize {
         self.leaves.bytes() + self.inners.bytes() + size_of::<Self>()
+    }
+
+    /// Returns whether the index is so large that a leaf is hardly ever in a near cache.
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        is_far_level(self.height() as u64, 0)
     }
 
     /// Levels of inner nodes.

@@ -14,6 +14,8 @@
 //! Thread-private memory does not go through `Machine`.
 
 mod block;
+mod coroutine;
+mod interleaved;
 mod lines;
 #[cfg(loom)]
 mod model;
@@ -24,8 +26,11 @@ mod sampled;
 mod set_aside;
 mod spin;
 mod spin_mutex;
+mod stack;
 
 pub use block::Block;
+pub use coroutine::{park, run_together, wake};
+pub use interleaved::Interleaved;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};
 pub use native::{HugePages, Native};
@@ -35,6 +40,7 @@ pub use sampled::SampledThread;
 pub use set_aside::SetAside;
 pub use spin::Spin;
 pub use spin_mutex::SpinMutex;
+pub use stack::Stack;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -151,6 +157,26 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     fn prefetch_to_write<T>(line: *const T) {
         Self::prefetch(line);
     }
+
+    /// Whether this core has other work to do while it waits for a line: see
+    /// [`Machine::await_line`]. A constant, or nearly, so that what is done for it alone costs
+    /// nothing elsewhere.
+    #[inline(always)]
+    fn overlaps() -> bool {
+        false
+    }
+
+    /// Asks for the cache line at `line`, which is read next and may be far away. A machine that
+    /// has other work for this core does it meanwhile ([`Interleaved`]). On others this does
+    /// nothing, since the load itself asks for the line. Any address is allowed. The caller holds
+    /// no lock of the host for which a worker may wait.
+    #[inline(always)]
+    fn await_line<T>(_line: *const T) {}
+
+    /// Says that lines which this core has asked for by [`Machine::prefetch`] are read next: as
+    /// [`Machine::await_line`].
+    #[inline(always)]
+    fn await_prefetched() {}
 
     /// Shared memory. Uninitialised. `None` when the machine has no more. On [`Native`] a block of
     /// 2 MiB or more is advised to use huge pages; give it a layout aligned to 2 MiB to profit.

@@ -92,6 +92,7 @@ pub(crate) fn read_copy<M: Machine>(
         // SAFETY: `link` has put a copy of this cell there. A copy that a snapshot needs, and any
         // newer one, is not reused before the readers of the snapshot have ended.
         let copy = unsafe { at.table.cell_copy(number, address) };
+        M::await_line(copy.word());
         if copy.is_poisoned() {
             // Only a protocol that is wrong comes here. Its reader misses the row, which the
             // checker finds. The next link would lead nowhere.

@@ -167,7 +167,10 @@ impl RunConfig {
     pub fn chip_config(&self) -> Result<Option<ChipConfig>, RunError> {
         let Some(preset) = self.chip.clone() else { return Ok(None) };
         let SimulationOptions { lookahead, warm } = options(&[], &self.settings)?;
-        Ok(Some(ChipConfig { preset, options: ChipOptions { lookahead, warm, seed: self.seed } }))
+        Ok(Some(ChipConfig {
+            preset,
+            options: ChipOptions { lookahead, warm, seed: self.seed, ..ChipOptions::default() },
+        }))
     }
 
     /// Checks the numbers of threads and windows, and the times.

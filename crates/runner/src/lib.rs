@@ -18,6 +18,7 @@ pub mod durable;
 mod error;
 mod estimate;
 pub mod host_chip;
+pub mod in_flight;
 pub mod machine;
 pub mod machine_limits;
 pub mod memory;

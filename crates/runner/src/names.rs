@@ -8,16 +8,18 @@ use contend_protocols::protocol_name;
 
 use crate::durable::LogOptions;
 use crate::error::RunError;
+use crate::in_flight::ThreadOptions;
 use crate::machine::SimulationOptions;
 use crate::memory::MemoryOptions;
 
 /// Short names of options, each with the name that results and documents use.
-const SHORT_OPTION_NAMES: [(&str, &str); 5] = [
+const SHORT_OPTION_NAMES: [(&str, &str); 6] = [
     ("cu", "engine.commit_time_updates"),
     ("ts", "engine.timestamp_splitting"),
     ("align", "engine.alignment"),
     ("protect", "engine.protect_after"),
     ("log", "log.mode"),
+    ("interleave", "threads.interleave"),
 ];
 
 /// Names that options had before, each with today's name.
@@ -120,22 +122,14 @@ pub fn engine_specs() -> Vec<OptionSpec> {
     EngineOptions::specs()
 }
 
-/// Returns the options of the log.
-pub fn log_specs() -> Vec<OptionSpec> {
-    LogOptions::specs()
-}
-
-/// Returns the options of a run's memory.
-pub fn memory_specs() -> Vec<OptionSpec> {
-    MemoryOptions::specs()
-}
-
 /// Returns the options of a simulated chip.
 pub fn simulation_specs() -> Vec<OptionSpec> {
     SimulationOptions::specs()
 }
 
-/// Returns the options that an entry of a comparison may set besides those of its protocol.
-pub(crate) fn common_specs() -> Vec<OptionSpec> {
-    [retry_specs(), engine_specs(), log_specs(), memory_specs()].concat()
+/// Returns the options that an entry of a comparison may set besides those of its protocol: those
+/// of retries, the engine, the log, the memory and the threads.
+pub fn common_specs() -> Vec<OptionSpec> {
+    [RetryOptions::specs(), EngineOptions::specs(), LogOptions::specs(), <(MemoryOptions, ThreadOptions)>::specs()]
+        .concat()
 }

@@ -8,7 +8,9 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, ProtocolInfo};
+use contend_engine::{
+    EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo,
+};
 use contend_log::CommitProtocol;
 use contend_machine::{Machine, Native};
 use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
@@ -18,11 +20,10 @@ use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_w
 use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
+use crate::in_flight::{INTERLEAVE_MAX, Interleave, ThreadOptions};
 use crate::machine::ChipConfig;
 use crate::memory::MemoryOptions;
-use crate::names::{
-    common_specs, entry_name, memory_specs, named_settings, option_name, options, simulation_specs, unknown, values,
-};
+use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
 
 /// A valid run.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct ProtocolPlan {
     pub log: LogOptions,
     /// The options of the run's memory.
     pub memory: MemoryOptions,
+    /// The options of the run's threads.
+    pub threads: ThreadOptions,
     /// The values of the protocol's own options.
     pub values: BTreeMap<String, String>,
     /// The number of metadata words of each cell.
@@ -150,6 +153,7 @@ impl ProtocolPlan {
             retry: options::<RetryOptions>(&[], &settings)?,
             log: options::<LogOptions>(&[], &settings)?,
             memory: options::<MemoryOptions>(&[], &settings)?,
+            threads: options::<ThreadOptions>(&[], &settings)?,
             values: values(&own),
             meta_words: protocol.meta_words(),
             provides_write_counters: protocol.provides_write_counters(),
@@ -467,7 +471,7 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
             "{FOLDER} holds the log of one protocol, with --set log=epoch or another mode"
         )));
     }
-    let of_memory = memory_specs();
+    let of_memory = MemoryOptions::specs();
     let set = of_memory.iter().find(|spec| !has_disk && entry.settings.contains_key(spec.name));
     if let Some(spec) = set {
         return Err(RunError::BadInput(format!(
@@ -476,6 +480,7 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
         )));
     }
     let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;
+    check_in_flight(config, planned.threads.interleave)?;
     if planned.shows_uncommitted && log.commit().is_some_and(CommitProtocol::holds_rows) {
         return Err(RunError::BadInput(format!(
             "log={} does not go with {}: its transactions see rows of others that are not committed yet, and so not durable",
@@ -506,6 +511,31 @@ impl ProtocolVisitor<Native> for RefusesLog {
 /// Returns a sentence that says why a protocol does not go with this log.
 fn without_log(protocol: &str, mode: &str, why: &str) -> String {
     format!("log={mode} does not go with {protocol}: {why}")
+}
+
+/// Checks that the threads of the run can have this number of transactions in flight.
+fn check_in_flight(config: &RunConfig, interleave: Interleave) -> Result<(), RunError> {
+    let (workers, most) = (interleave.workers(), EngineConfig::WORKERS_MAX - 1);
+    if config.threads * workers > most {
+        return Err(RunError::BadInput(format!(
+            "interleave={} makes {workers} workers on each of {} threads; valid: at most {most} together",
+            interleave.show(),
+            config.threads
+        )));
+    }
+    if config.chip.is_some() && interleave == Interleave::Auto {
+        return Err(RunError::BadInput(format!(
+            "interleave=auto belongs to runs on the host: it finds the number by measuring; valid on a chip: 1 to {INTERLEAVE_MAX}"
+        )));
+    }
+    if config.breakdown && config.chip.is_none() && workers > 1 {
+        return Err(RunError::BadInput(format!(
+            "a breakdown samples what each thread does, and with interleave={} a thread runs several transactions; \
+             valid: interleave=1, or no --breakdown",
+            interleave.show()
+        )));
+    }
+    Ok(())
 }
 
 /// Checks that the first bound of a backoff is not above the largest, where both apply. `is_set`
@@ -639,6 +669,30 @@ mod tests {
                 &["bank.accounts", "belongs to the workload bank, which", "(chosen: ycsb-a)"],
             ),
             (|c| set(c, "chip.lookahead", "5"), &["chip.lookahead", "simulated chips", "--machine"]),
+            (|c| set(c, "interleave", "0"), &["threads.interleave", "'0'", "1 to 32, or auto"]),
+            (|c| set(c, "interleave", "33"), &["threads.interleave", "'33'", "1 to 32, or auto"]),
+            (|c| set(c, "interleave", "many"), &["threads.interleave", "'many'", "1 to 32, or auto"]),
+            (
+                |c| {
+                    c.threads = 1000;
+                    set(c, "interleave", "32");
+                },
+                &["interleave=32 makes 32 workers on each of 1000 threads", "at most 16382 together"],
+            ),
+            (
+                |c| {
+                    c.breakdown = true;
+                    set(c, "interleave", "8");
+                },
+                &["breakdown", "interleave=8", "valid: interleave=1"],
+            ),
+            (
+                |c| {
+                    *c = c.clone().on("abyss:4").expect("a machine");
+                    set(c, "interleave", "auto");
+                },
+                &["interleave=auto", "valid on a chip: 1 to 32"],
+            ),
             (|c| set(c, "theta", "0.5"), &["unknown option 'theta'; did you mean 'ycsb.theta'?"]),
             (|c| set(c, "thta", "0.5"), &["unknown option 'thta'; did you mean 'ycsb.theta'?"]),
             (|c| set(c, "wait", "nowait"), &["did you mean 'silo.wait'?"]),

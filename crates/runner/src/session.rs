@@ -8,28 +8,31 @@
 //! | --- | --- |
 //! | `loaded_engine` | engine, workload and workers, and the loop in which a worker runs transactions |
 //! | `tally` | counts, latencies and times of transactions |
-//! | `interleaved` | transactions that yield their core between operations |
+//! | `yielding` | transactions that yield their core between operations |
 //! | `threads` | workers are threads of the host |
+//! | `climb` | the search for the number of transactions in flight that pays most |
 //! | `chip` | workers are cores of a simulated chip |
 
 mod chip;
-mod interleaved;
+mod climb;
 mod loaded_engine;
 mod tally;
 mod threads;
+mod yielding;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use contend_engine::{Engine, Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
-use contend_machine::{Machine, Native};
+use contend_machine::{Interleaved, Machine, Native};
 use contend_model::pieces::TypeSet;
 use contend_sim::{Simulated, Statistics};
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, declared_types};
 
 use crate::config::RunConfig;
 use crate::error::RunError;
+use crate::in_flight::Interleave;
 use crate::names::options;
 use crate::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor, ProtocolPlan, RunPlan};
 use crate::progress::Stop;
@@ -166,7 +169,10 @@ pub fn declare_types<P: Protocol<M>, W: Workload, M: Machine>(
 /// The log can't be begun.
 pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
     match &plan.chip {
-        None => plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData }),
+        None if protocol.threads.interleave == Interleave::Count(1) => {
+            plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData })
+        }
+        None => plan.workload.visit(OfWorkload::<Interleaved> { plan, protocol, purpose, machine: PhantomData }),
         Some(_) => plan.workload.visit(OfWorkload::<Simulated> { plan, protocol, purpose, machine: PhantomData }),
     }
 }
@@ -238,27 +244,42 @@ trait SessionMachine: Machine {
     ) -> Result<Box<dyn Session>, RunError>;
 }
 
-impl SessionMachine for Native {
-    type Driver<P: Protocol<Native>, W: Workload> = threads::Threads;
-
-    // Twenty protocols times six workloads take minutes to compile. Only the build that is
-    // measured has them all.
-    #[cfg(contend_static_dispatch)]
-    fn session<P: NamedProtocol<Native>, W: Workload>(
-        make: OfProtocol<'_, Native, W>,
-        protocol: P,
-    ) -> Result<Box<dyn Session>, RunError> {
-        if W::IS_MEASURED { make.made(protocol) } else { make.made(Erased::new(protocol)) }
-    }
-
-    #[cfg(not(contend_static_dispatch))]
-    fn session<P: NamedProtocol<Native>, W: Workload>(
-        make: OfProtocol<'_, Native, W>,
-        protocol: P,
-    ) -> Result<Box<dyn Session>, RunError> {
-        make.made(Erased::new(protocol))
-    }
+/// Makes the session of a protocol on the host.
+// Twenty protocols times six workloads take minutes to compile. Only the build that is measured has
+// them all.
+#[cfg(contend_static_dispatch)]
+fn on_host<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
+    make: OfProtocol<'_, M, W>,
+    protocol: P,
+) -> Result<Box<dyn Session>, RunError> {
+    if W::IS_MEASURED { make.made(protocol) } else { make.made(Erased::new(protocol)) }
 }
+
+/// Makes the session of a protocol on the host.
+#[cfg(not(contend_static_dispatch))]
+fn on_host<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
+    make: OfProtocol<'_, M, W>,
+    protocol: P,
+) -> Result<Box<dyn Session>, RunError> {
+    make.made(Erased::new(protocol))
+}
+
+macro_rules! host {
+    ($($machine:ty),*) => {$(
+        impl SessionMachine for $machine {
+            type Driver<P: Protocol<$machine>, W: Workload> = threads::Threads<$machine>;
+
+            fn session<P: NamedProtocol<$machine>, W: Workload>(
+                make: OfProtocol<'_, $machine, W>,
+                protocol: P,
+            ) -> Result<Box<dyn Session>, RunError> {
+                on_host(make, protocol)
+            }
+        }
+    )*};
+}
+
+host!(Native, Interleaved);
 
 impl SessionMachine for Simulated {
     type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;

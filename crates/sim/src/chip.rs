@@ -16,6 +16,10 @@
 //!    controller, where requests queue for bandwidth.
 //! 4. The line travels to the core.
 //!
+//! **Several contexts.** A core may run several bodies in turns ([`ChipOptions::contexts`]), one at
+//! a time: where one awaits a line, or a lock, the core asks for the line and goes on with the next
+//! body, as coroutines on a core of the host do.
+//!
 //! A value is read or written at the moment at which the access is made, before the time that it
 //! takes has passed: in the order in which the home will serve the requests. A core that wants the
 //! line next waits until it is free.
@@ -65,11 +69,13 @@ pub struct ChipOptions {
     /// Chooses the cycles at which the cores begin, and by how little each request is early or
     /// late.
     pub seed: u64,
+    /// The bodies that each core runs in turns.
+    pub contexts: usize,
 }
 
 impl Default for ChipOptions {
     fn default() -> Self {
-        ChipOptions { lookahead: 1, warm: true, seed: 0 }
+        ChipOptions { lookahead: 1, warm: true, seed: 0, contexts: 1 }
     }
 }
 
@@ -94,6 +100,8 @@ pub struct Statistics {
     pub queued_cycles: u64,
 }
 
+/// Instructions of a switch from one context of a core to the next: those of the host's switch.
+const SWITCH_INSTRUCTIONS: u32 = 16;
 /// Lines of a stack that are fetched ahead: what a switch and the frames above it use.
 const STACK_LINES: usize = 2;
 
@@ -122,21 +130,28 @@ pub(crate) const PREFETCHES_MAX: usize = 16;
 
 type Body = Coroutine<(), (), (), OneOfMany>;
 
-/// A core, or one of a core's threads.
-struct Core {
+/// A body on a core.
+struct Context {
     yielder: *const Yielder<(), ()>,
     /// Some place in the part of its stack that it will need first when it goes on.
     top_of_stack: *const u8,
+    phase: Phase,
+    /// When the phase began, or went on after other contexts had the core.
+    phase_since: u64,
+    times: PhaseTimes,
+}
+
+/// A core, or one of a core's threads.
+struct Core {
+    /// The context that runs on it, and those that have not ended.
+    context: usize,
+    alive: Vec<usize>,
     /// The private caches, and the tile.
     unit: u16,
     /// Cycles of the instructions around an access.
     access_cycles: u64,
     /// 256ths of a cycle for each instruction.
     instruction_cycles: u64,
-    phase: Phase,
-    /// When the phase began.
-    phase_since: u64,
-    times: PhaseTimes,
     /// Lines that were prefetched, with the time at which they arrive.
     prefetched: Vec<(u32, u64)>,
 }
@@ -148,7 +163,9 @@ pub struct Chip {
     preset: Preset,
     options: ChipOptions,
     cores: Vec<Core>,
-    /// By core. Apart from the cores, because it is borrowed while it runs.
+    /// The contexts of core `c` are `c`, `c` and the number of cores, and so on.
+    contexts: Vec<Context>,
+    /// By context. Apart from the contexts, because it is borrowed while it runs.
     coroutines: Vec<Option<Body>>,
     wheel: Wheel,
     /// The core that runs, its clock, and how far that may go before another's turn comes.
@@ -190,8 +207,8 @@ impl std::fmt::Debug for Chip {
 }
 
 impl Chip {
-    /// A chip on which `threads` bodies will run, over the memory that this host thread's
-    /// [`crate::Simulated`] machine has given out so far, and will.
+    /// A chip with bodies on `threads` cores, as many on each as the options say, over the memory
+    /// that this host thread's [`crate::Simulated`] machine has given out so far, and will.
     ///
     /// # Errors
     /// The preset has fewer threads; or the host has too little address space.
@@ -212,22 +229,28 @@ impl Chip {
             let slowdown = if on_this_core > 1 { preset.core.shared_core_slowdown } else { 1.0 };
             let instruction_cycles = fixed(preset.core.cycles_per_instruction * slowdown);
             Core {
-                yielder: std::ptr::null(),
-                top_of_stack: std::ptr::null(),
+                context: thread,
+                alive: Vec::with_capacity(options.contexts),
                 unit: (thread % tiles) as u16,
                 access_cycles: (u64::from(preset.core.instructions_per_access) * instruction_cycles) >> 8,
                 instruction_cycles,
-                phase: Phase::BODY,
-                phase_since: 0,
-                times: [0; Phase::COUNT],
                 prefetched: Vec::with_capacity(PREFETCHES_MAX),
             }
         });
+        let bodies = threads * options.contexts.max(1);
+        let context = || Context {
+            yielder: std::ptr::null(),
+            top_of_stack: std::ptr::null(),
+            phase: Phase::BODY,
+            phase_since: 0,
+            times: [0; Phase::COUNT],
+        };
         let bytes_per_cycle = preset.memory.bytes_per_second / preset.core.hertz;
         let mut chip = Box::new(Chip {
             cores: cores.collect(),
             wheel: Wheel::new(threads),
-            coroutines: (0..threads).map(|_| None).collect(),
+            contexts: std::iter::repeat_with(context).take(bodies).collect(),
+            coroutines: (0..bodies).map(|_| None).collect(),
             running: 0,
             clock: 0,
             horizon: 0,
@@ -245,7 +268,7 @@ impl Chip {
             random: Xorshift64::new(options.seed.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA) | 1),
             trace: 0,
             time: 0,
-            stacks: stacks(threads).ok_or_else(no_room)?,
+            stacks: stacks(bodies).ok_or_else(no_room)?,
             preset: preset.clone(),
             options,
         });
@@ -265,22 +288,28 @@ impl Chip {
         }
     }
 
-    /// Puts a body on the next thread. It begins when the chip runs.
+    /// Puts a body on the next core, and once each core has one, on the first one again. It begins
+    /// when the chip runs.
     ///
     /// # Panics
-    /// All threads have bodies.
+    /// All contexts of all cores have bodies.
     pub fn spawn(&mut self, body: impl FnOnce() + 'static) {
         // Boxed: a stack does not begin with more than some kilobytes.
         let body: Box<dyn FnOnce()> = Box::new(body);
-        let stack = self.stacks.pop().expect("a body for each thread");
-        let number = self.cores.len() - self.stacks.len() - 1;
-        let core: *mut Core = &raw mut self.cores[number];
+        let stack = self.stacks.pop().expect("a body for each context");
+        let number = self.contexts.len() - self.stacks.len() - 1;
+        let context: *mut Context = &raw mut self.contexts[number];
         self.coroutines[number] = Some(Coroutine::with_stack(stack, move |yielder, ()| {
-            // SAFETY: the chip keeps its cores in place and outlives their coroutines; nobody
-            // borrows the core while it runs.
-            unsafe { (*core).yielder = yielder };
+            // SAFETY: the chip keeps its contexts in place and outlives their coroutines; nobody
+            // borrows the context while it runs.
+            unsafe { (*context).yielder = yielder };
             body();
         }));
+        let core = number % self.cores.len();
+        self.cores[core].alive.push(number);
+        if number != core {
+            return;
+        }
         // Cores that begin at one moment would do everything at one moment.
         const SPREAD: u64 = 256;
         let mixed = (self.options.seed ^ number as u64).wrapping_add(1).wrapping_mul(GOLDEN_GAMMA);
@@ -302,8 +331,12 @@ impl Chip {
                     Some(after.map_or(chip.clock, |after| after.min(chip.clock)))
                 }
                 CoroutineResult::Return(()) => {
-                    chip.coroutines[chip.running] = None;
-                    after
+                    if chip.end_context() {
+                        chip.wheel.push(chip.running as u16, chip.clock);
+                        Some(after.map_or(chip.clock, |after| after.min(chip.clock)))
+                    } else {
+                        after
+                    }
                 }
             });
         }
@@ -324,7 +357,7 @@ impl Chip {
         self.expect_next(earliest);
         (self.clock, self.running) = (time, core);
         (self.unit, self.access_cycles) = (usize::from(self.cores[core].unit), self.cores[core].access_cycles);
-        (&raw mut self.coroutines[core], earliest)
+        (&raw mut self.coroutines[self.cores[core].context], earliest)
     }
 
     /// Has the host fetch what the second core after the one that runs now will need: the first
@@ -334,20 +367,50 @@ impl Chip {
         let core = earliest.map_or(wheel::NOBODY, |time| self.wheel.after_next(time));
         if let Some(core) = self.cores.get(usize::from(core)) {
             for line in 0..STACK_LINES {
-                Native::prefetch(core.top_of_stack.wrapping_add(line * LINE_BYTES));
+                Native::prefetch(self.contexts[core.context].top_of_stack.wrapping_add(line * LINE_BYTES));
             }
         }
     }
 
     /// Adds all cores' times by phase since they were last taken, up to `time`.
     pub fn take_all_times(&mut self, time: u64, into: &mut PhaseTimes) {
-        for core in &mut self.cores {
-            for (sum, time) in into.iter_mut().zip(&mut core.times) {
+        for context in &mut self.contexts {
+            for (sum, time) in into.iter_mut().zip(&mut context.times) {
                 *sum += std::mem::take(time);
             }
-            into[core.phase.number()] += time.saturating_sub(core.phase_since);
-            core.phase_since = core.phase_since.max(time);
         }
+        for core in &self.cores {
+            let context = &mut self.contexts[core.context];
+            into[context.phase.number()] += time.saturating_sub(context.phase_since);
+            context.phase_since = context.phase_since.max(time);
+        }
+    }
+
+    /// Ends the running context. Returns whether its core has others.
+    fn end_context(&mut self) -> bool {
+        let ended = self.cores[self.running].context;
+        self.coroutines[ended] = None;
+        let next = self.next_context();
+        self.cores[self.running].alive.retain(|context| *context != ended);
+        self.give_core_to(next);
+        next != ended
+    }
+
+    /// Returns the context of the running core that comes after the running one, which may be the
+    /// same.
+    fn next_context(&self) -> usize {
+        let core = &self.cores[self.running];
+        let position = core.alive.iter().position(|context| *context == core.context).expect("it has not ended");
+        core.alive[(position + 1) % core.alive.len()]
+    }
+
+    /// Lets the running core go on with this context.
+    fn give_core_to(&mut self, context: usize) {
+        let phase = self.running_context().phase;
+        self.begin_phase(phase);
+        self.cores[self.running].context = context;
+        let context = &mut self.contexts[context];
+        context.phase_since = context.phase_since.max(self.clock);
     }
 
     /// What happened since this was last asked.
@@ -373,10 +436,10 @@ impl Chip {
     #[inline]
     fn switch(chip: Handle<Chip>) {
         let yielder = chip.with(|chip| {
-            let core = &mut chip.cores[chip.running];
+            let context = &mut chip.contexts[chip.cores[chip.running].context];
             let here = 0u8;
-            core.top_of_stack = &raw const here;
-            core.yielder
+            context.top_of_stack = &raw const here;
+            context.yielder
         });
         // SAFETY: the core that runs has set its yielder when it began.
         unsafe { suspend(yielder) };
@@ -477,6 +540,39 @@ impl Chip {
     pub(crate) fn pause(chip: Handle<Chip>) {
         // Nothing is shared here: whose turn it is is seen to before the next access.
         chip.with(|chip| chip.clock += u64::from(chip.preset.core.pause_cycles));
+        Self::next(chip);
+    }
+
+    /// Whether the running core has other contexts to go on with.
+    #[inline]
+    pub(crate) fn overlaps(chip: Handle<Chip>) -> bool {
+        chip.with(|chip| chip.options.contexts > 1)
+    }
+
+    /// Lets the running core go on with its next context, if it has several.
+    #[inline]
+    pub(crate) fn next(chip: Handle<Chip>) {
+        if Self::overlaps(chip) {
+            Self::switch_context(chip);
+        }
+    }
+
+    fn switch_context(chip: Handle<Chip>) {
+        let yielder = chip.with(|chip| {
+            let next = chip.next_context();
+            let core = &chip.cores[chip.running];
+            let running = core.context;
+            if next == running {
+                return None;
+            }
+            chip.clock += (u64::from(SWITCH_INSTRUCTIONS) * core.instruction_cycles) >> 8;
+            chip.give_core_to(next);
+            let here = 0u8;
+            chip.contexts[running].top_of_stack = &raw const here;
+            Some(chip.contexts[running].yielder)
+        });
+        // SAFETY: the context that runs has set its yielder when it began.
+        yielder.into_iter().for_each(|yielder| unsafe { suspend(yielder) });
     }
 
     pub(crate) fn fence(chip: Handle<Chip>) {
@@ -484,7 +580,17 @@ impl Chip {
     }
 
     pub(crate) fn idle(chip: Handle<Chip>, cycles: Cycles) {
-        chip.with(|chip| chip.clock += cycles);
+        if !Self::overlaps(chip) {
+            return chip.with(|chip| chip.clock += cycles);
+        }
+        let end = chip.with(|chip| chip.clock + cycles);
+        while chip.with(|chip| chip.clock) < end {
+            if chip.with(|chip| chip.cores[chip.running].alive.len() == 1) {
+                chip.with(|chip| chip.clock = end);
+            } else {
+                Self::pause(chip);
+            }
+        }
     }
 
     pub(crate) fn work(chip: Handle<Chip>, instructions: u32) {
@@ -498,20 +604,25 @@ impl Chip {
 
     fn begin_phase(&mut self, phase: Phase) {
         let clock = self.clock;
-        let core = &mut self.cores[self.running];
+        let context = &mut self.contexts[self.cores[self.running].context];
         // The clock may be behind the end of the window for which the time was taken.
-        core.times[core.phase.number()] += clock.saturating_sub(core.phase_since);
-        (core.phase, core.phase_since) = (phase, clock.max(core.phase_since));
+        context.times[context.phase.number()] += clock.saturating_sub(context.phase_since);
+        (context.phase, context.phase_since) = (phase, clock.max(context.phase_since));
+    }
+
+    fn running_context(&mut self) -> &mut Context {
+        &mut self.contexts[self.cores[self.running].context]
     }
 
     pub(crate) fn phase(chip: Handle<Chip>) -> Phase {
-        chip.with(|chip| chip.cores[chip.running].phase)
+        chip.with(|chip| chip.running_context().phase)
     }
 
     pub(crate) fn take_times(chip: Handle<Chip>, into: &mut PhaseTimes) {
         chip.with(|chip| {
-            chip.begin_phase(chip.cores[chip.running].phase);
-            for (sum, time) in into.iter_mut().zip(&mut chip.cores[chip.running].times) {
+            let phase = chip.running_context().phase;
+            chip.begin_phase(phase);
+            for (sum, time) in into.iter_mut().zip(&mut chip.running_context().times) {
                 *sum += std::mem::take(time);
             }
         });

@@ -181,7 +181,8 @@ impl Machine for Simulated {
         // Under the explorer it is a pause: the strategy lets another core run, and the wait ends
         // when that one has changed what is waited for.
         if let AccessHook::Chip(chip) = hook() {
-            return Chip::work(chip, YIELD_INSTRUCTIONS);
+            Chip::work(chip, YIELD_INSTRUCTIONS);
+            return Chip::next(chip);
         }
         Self::pause();
     }
@@ -255,6 +256,25 @@ impl Machine for Simulated {
             AccessHook::None => Native::prefetch_to_write(line),
             AccessHook::Chip(chip) => Chip::prefetch(chip, line as usize, Access::Write),
             AccessHook::Explorer(_) => {}
+        }
+    }
+
+    fn overlaps() -> bool {
+        if let AccessHook::Chip(chip) = hook() { Chip::overlaps(chip) } else { false }
+    }
+
+    fn await_line<T>(line: *const T) {
+        if let AccessHook::Chip(chip) = hook()
+            && Chip::overlaps(chip)
+        {
+            Chip::prefetch(chip, line as usize, Access::Read);
+            Chip::next(chip);
+        }
+    }
+
+    fn await_prefetched() {
+        if let AccessHook::Chip(chip) = hook() {
+            Chip::next(chip);
         }
     }
 

@@ -4,10 +4,7 @@ use contend_engine::OptionSpec;
 use contend_machine::Native;
 use contend_protocols::{PROTOCOL_ALIASES, all_protocols, protocol_name};
 use contend_runner::machine::machines;
-use contend_runner::names::{
-    engine_specs, former_option_name, log_specs, memory_specs, retry_specs, short_option_name, simulation_specs,
-    unknown,
-};
+use contend_runner::names::{common_specs, former_option_name, short_option_name, simulation_specs, unknown};
 use contend_workloads::all_workloads;
 use serde_json::{Value, json};
 
@@ -80,10 +77,7 @@ fn all_options(protocol: Option<&str>) -> Vec<(String, OptionSpec)> {
     for (info, specs) in all_protocols::<Native>() {
         add(info.name, specs);
     }
-    add("any", retry_specs());
-    add("any", engine_specs());
-    add("any", log_specs());
-    add("any", memory_specs());
+    add("any", common_specs());
     add("simulated chips", simulation_specs());
     match protocol {
         None => options,

@@ -9,7 +9,7 @@ use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_runner::config::ALL;
 use contend_runner::machine::machines;
-use contend_runner::names::{engine_specs, log_specs, memory_specs, retry_specs, short_option_name, simulation_specs};
+use contend_runner::names::{common_specs, short_option_name, simulation_specs};
 use contend_workloads::all_workloads;
 
 use crate::args::{CompletionsArgs, ManArgs, command};
@@ -64,7 +64,7 @@ fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
 fn with_names(command: Command) -> Command {
     let protocols = || all_protocols::<Native>().into_iter();
     let workloads = || all_workloads().into_iter();
-    let of_groups = [retry_specs(), engine_specs(), log_specs(), memory_specs(), simulation_specs()].concat();
+    let of_groups = [common_specs(), simulation_specs()].concat();
     let specs = protocols().flat_map(|(_, specs)| specs).chain(workloads().flat_map(|(_, specs)| specs));
     let names_of = |OptionSpec { name, .. }: OptionSpec| [Some(name), short_option_name(name)].into_iter().flatten();
     let mut options: Vec<String> = specs.chain(of_groups).flat_map(names_of).map(|name| format!("{name}=")).collect();

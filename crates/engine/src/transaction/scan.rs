@@ -79,6 +79,7 @@ where
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
         let record = StoredTable::<M, K>::record(value);
+        table.await_record(Some(record), self.columns);
         let access = transaction.access(table, key, Some(record), ReadEntry(self.columns))?;
         // The groups that an own write lacks are in the row buffer before notes are taken.
         if let Access::Own(position) = access {

@@ -193,6 +193,7 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
                 return Some(value);
             }
             bucket = Self::at(link)?;
+            M::await_line(bucket.words.as_ptr());
         }
     }
 

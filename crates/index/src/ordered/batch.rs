@@ -17,7 +17,7 @@
 
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{InnerNode, LeafNode, Node, OrderedIndex};
+use super::{InnerNode, LeafNode, Node, OrderedIndex, is_far_level};
 use crate::{Key, KeyWords, Lookup};
 
 /// Keys that descend together: enough to hide the latency of memory, few enough that their nodes
@@ -92,7 +92,11 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         // Two passes a level. In the first the nodes are searched, whose lines the level before has
         // asked for. In the second the slots are read, whose lines the first has asked for, and the
         // next nodes are asked for.
+        let is_far = |level: u64| M::overlaps() && is_far_level(height, level);
         for level in (0..height).rev() {
+            if is_far(level + 1) {
+                M::await_prefetched();
+            }
             // Not filtered: that would be a call each, as crates are not optimised together.
             for descent in descents.iter_mut() {
                 if !descent.lost {
@@ -104,6 +108,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
                     self.step(descent, level == 0);
                 }
             }
+        }
+        if is_far(0) {
+            M::await_prefetched();
         }
         for descent in descents.iter_mut() {
             if !descent.lost {

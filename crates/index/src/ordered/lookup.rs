@@ -18,7 +18,7 @@
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::{InnerNode, LeafNode, Node, OrderedIndex};
+use super::{InnerNode, LeafNode, Node, OrderedIndex, is_far_level};
 use crate::{Key, KeyWords, Lookup};
 
 /// A leaf, and how the descent came to it. At `parent_version` the leaf was child `slot` of
@@ -62,14 +62,20 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let mut parent_version = parent.stable_version();
         // Relaxed: validated by the first `is_at` below, as is all that is read in nodes; so height
         // and root belong together.
-        let mut level = parent.word().load(Ordering::Relaxed);
-        let mut slot = 0;
+        let height = parent.word().load(Ordering::Relaxed);
+        let (mut level, mut slot) = (height, 0);
         loop {
             // Any word, as long as the parent is not validated: it is prefetched, which any address
             // may be, but not followed.
             let child = parent.child(slot);
             if level == 0 {
                 LeafNode::<M, K, L>::prefetch(child, true);
+            }
+            if M::overlaps() && is_far_level(height, level) {
+                if level > 0 {
+                    InnerNode::<M, K, I>::prefetch(child, true);
+                }
+                M::await_prefetched();
             }
             if !parent.is_at(parent_version) {
                 return None;

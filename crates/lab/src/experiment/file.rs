@@ -13,9 +13,7 @@ use toml::Spanned;
 use super::X;
 use super::assertion::check;
 use crate::microbench::{Microbench, MicrobenchPlan};
-use contend_runner::names::{
-    engine_specs, log_specs, memory_specs, named_settings, option_name, retry_specs, simulation_specs,
-};
+use contend_runner::names::{common_specs, named_settings, option_name, simulation_specs};
 use contend_runner::{RunConfig, RunError, RunPlan};
 
 /// An experiment.
@@ -453,10 +451,7 @@ fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
         all.extend(TimestampOptions::specs());
         return all;
     }
-    all.extend(retry_specs());
-    all.extend(engine_specs());
-    all.extend(log_specs());
-    all.extend(memory_specs());
+    all.extend(common_specs());
     let of_workloads = all_workloads().into_iter().flat_map(|(_, specs)| specs);
     let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
     for spec in of_workloads.chain(of_protocols) {

@@ -80,6 +80,38 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
 }
 
 #[test]
+fn every_protocol_is_proved_right_with_several_transactions_in_flight_on_a_core() {
+    for (workload, machine, in_flight) in
+        [("ycsb-a", None, "3"), ("ycsb-e", None, "8"), ("tpcc", None, "4"), ("ycsb-a", Some("abyss:4"), "3")]
+    {
+        let mut config = machine.map_or_else(|| small(workload), |machine| simulated(workload, machine));
+        config.settings.insert("interleave".into(), in_flight.into());
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+        assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
+        for entry in &result.protocols {
+            assert_eq!(entry.options["threads.interleave"], in_flight, "{}", entry.protocol);
+            assert!(entry.verification.as_ref().is_some_and(|pass| pass.transactions > 0), "{entry:?}");
+            let commits = entry.measured.as_ref().expect("figures").commits;
+            assert!(commits > 0 || machine.is_some(), "{} commits nothing", entry.protocol);
+        }
+    }
+}
+
+#[test]
+fn threads_find_the_number_of_transactions_in_flight_and_keep_their_log() {
+    let mut config = small("ycsb-a");
+    config.protocols = ["silo+interleave=auto", "mvto+interleave=auto", "silo"].map(String::from).to_vec();
+    config.settings.insert("log".into(), "epoch".into());
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    assert!(!result.failed() && !result.partial, "{result:?}");
+    for entry in &result.protocols {
+        let measured = entry.measured.as_ref().expect("figures");
+        let log = measured.log.as_ref().expect("a log");
+        assert!(measured.commits > 0 && log.bytes_per_commit > 0.0, "{entry:?}");
+    }
+}
+
+#[test]
 fn a_simulation_does_the_same_again_whoever_runs_besides_and_another_seed_does_not() {
     let config = RunConfig { verify: false, ..simulated("ycsb-a", "abyss:16") };
     let first = same(&compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result"));

@@ -211,6 +211,7 @@ fn search<M: Machine>(chain: Chain<M>, cell: Cell<M>, ts: u64, ignore_gaps: bool
                 Link::FirstVersion(wts) => return (ts < wts).then_some(None),
                 Link::Copy(copy) => copy,
             };
+            M::await_line(copy.word());
             let Some(old) = ChainedVersion::find(copy, cell, before) else {
                 // The copy may have been taken out just now. If the link is another one at the next
                 // try, the chain is not broken.

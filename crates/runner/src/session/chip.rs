@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use contend_engine::Protocol;
 use contend_model::pieces::Checked;
-use contend_sim::{Chip, Simulated};
+use contend_sim::{Chip, ChipOptions, Simulated};
 use contend_workloads::Workload;
 
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
@@ -56,16 +56,23 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
     /// Builds the chip, and places the workers on it.
     fn start(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>, share: u64) -> Result<Box<Chip>, RunError> {
         let no_room = |error: contend_sim::ChipError| RunError::OutOfMemory(error.to_string());
-        let mut chip = Chip::new(&self.config.preset, loaded.slots.len(), self.config.options).map_err(no_room)?;
+        let options = ChipOptions { contexts: loaded.slots.len() / loaded.threads, ..self.config.options };
+        let mut chip = Chip::new(&self.config.preset, loaded.threads, options).map_err(no_room)?;
         for (number, mut slot) in loaded.slots.drain(..).enumerate() {
             let (workload, shared) = (Arc::clone(&loaded.workload), Rc::clone(&self.shared));
             chip.spawn(move || {
                 let over = || shared.over.get();
                 // The checker allows everything, unless the session verifies.
-                let outcome =
-                    slot.work(&workload, share, &shared.tally, over, |workload, tx, client, input, checker| {
+                let outcome = slot.work(
+                    &workload,
+                    share,
+                    &shared.tally,
+                    |_| !over(),
+                    over,
+                    |workload, tx, client, input, checker| {
                         workload.execute(&mut Checked::new(tx, checker, workload.kind(input)), client, input)
-                    });
+                    },
+                );
                 if let Err(given_up) = outcome {
                     shared.stuck.replace(Some(given_up));
                 }

@@ -16,6 +16,7 @@ use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declar
 
 use crate::durable::{LogMode, RunLog};
 use crate::error::RunError;
+use crate::in_flight::Interleave;
 use crate::memory::MemoryOptions;
 use crate::names::values;
 use crate::plan::{ProtocolPlan, RunPlan};
@@ -32,7 +33,12 @@ const INSTRUCTIONS_AROUND: u32 = 100;
 pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) engine: Arc<Engine<P, M>>,
     pub(crate) workload: Arc<W>,
+    /// The workers. Those of one thread are `threads` apart.
     pub(crate) slots: Vec<WorkerSlot<P, W, M>>,
+    /// The threads, or simulated cores, that share the workers.
+    pub(crate) threads: usize,
+    /// Whether each thread finds out how many transactions in flight pay.
+    pub(crate) climbs: bool,
     pub(crate) purpose: RunPurpose,
     /// Whether workers set memory aside before an interval.
     pub(crate) sets_aside: bool,
@@ -96,10 +102,11 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         // Four threads overlap also where they share a core. A chip has enough cores.
         let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
+        let workers = threads * entry.threads.interleave.workers();
         let defaults = EngineConfig::default();
         let engine_config = EngineConfig {
             // One slot is for the loader.
-            workers_max: defaults.workers_max.max(threads + 1),
+            workers_max: defaults.workers_max.max(workers + 1),
             history: purpose != RunPurpose::Measure,
             partitions: W::declares(&workload_options).partitions.unwrap_or(1),
             options: engine_options.clone(),
@@ -118,10 +125,10 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;
         }
-        let backoff = Backoff::new(retry.clone(), threads);
-        let slots = (0..threads).map(|number| WorkerSlot {
+        let backoff = Backoff::new(retry.clone(), workers);
+        let slots = (0..workers).map(|number| WorkerSlot {
             worker: engine.worker().expect("fewer threads than workers"),
-            client: workload.client(number, threads, config.seed),
+            client: workload.client(number, workers, config.seed),
             input: W::Input::default(),
             retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
             drawn: 0,
@@ -133,19 +140,34 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         let workload_options = values(&workload_options);
         let sets_aside = memory.set_aside && purpose == RunPurpose::Measure && config.chip.is_none();
         protocol_options.extend(values(&MemoryOptions { set_aside: sets_aside }));
-        Ok(LoadedEngine { slots, engine, workload, purpose, sets_aside, protocol_options, workload_options, log })
+        protocol_options.extend(values(&entry.threads));
+        let climbs = entry.threads.interleave == Interleave::Auto && purpose == RunPurpose::Measure;
+        Ok(LoadedEngine {
+            climbs,
+            slots,
+            threads,
+            engine,
+            workload,
+            purpose,
+            sets_aside,
+            protocol_options,
+            workload_options,
+            log,
+        })
     }
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
-    /// Runs transactions until `over` returns true, or until `share` transactions have committed.
-    /// Returns an error if a transaction aborts for a reason that does not go away.
+    /// Runs transactions until `share` of them have committed. Calls `goes_on` before each, and
+    /// ends if it returns false, or if `over` returns true where one has aborted. Returns an error
+    /// if a transaction aborts for a reason that does not go away.
     #[inline(always)]
     pub(crate) fn work(
         &mut self,
         workload: &W,
         share: u64,
         tally: &RefCell<Tally>,
+        mut goes_on: impl FnMut(&mut Worker<P, M>) -> bool,
         over: impl Fn() -> bool,
         mut execute: impl FnMut(
             &W,
@@ -157,7 +179,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
     ) -> Result<(), GivenUp> {
         let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker } = self;
         let end = worker.commits().saturating_add(share);
-        while !over() && worker.commits() < end {
+        while goes_on(worker) && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);

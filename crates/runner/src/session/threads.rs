@@ -10,18 +10,22 @@
 //! transaction. No thread stores to its line until the interval ends or a worker has done its
 //! share. So the line stays in the caches of all cores, and the load costs no transfer.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use contend_engine::Protocol;
-use contend_machine::{Machine, Native, Ordering, SampledThread, SetAside, available_cores, pin_to_core};
+use contend_engine::{Protocol, Worker};
+use contend_machine::{
+    Interleaved, Machine, Native, Ordering, SampledThread, SetAside, available_cores, pin_to_core, run_together,
+};
 use contend_model::pieces::Checked;
 use contend_workloads::Workload;
 
-use super::interleaved::{interleaved, pauses_of};
+use super::climb::{Climb, LOOK_EVERY};
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::yielding::{pauses_of, yielding};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
 use crate::error::RunError;
 use crate::memory::{address_space_left, available_bytes, is_short};
@@ -44,13 +48,54 @@ type Word = <Native as Machine>::U64;
 
 /// The driver; see the module.
 #[derive(Debug)]
-pub(crate) struct Threads {
+pub(crate) struct Threads<M> {
     breakdown: bool,
     /// The length of the intervals so far, in seconds. Each further one takes a quarter from the
     /// weight of those before.
     seconds: f64,
     /// The bytes that tables and indexes have taken within these intervals, with the same weights.
     grown: f64,
+    /// What each thread knows of the number of transactions in flight that pays, if it is to find
+    /// that number.
+    climbs: Vec<Climb>,
+    machine: PhantomData<M>,
+}
+
+/// A machine whose cores are threads of the host.
+pub(crate) trait Host: Machine<U64 = Word> {
+    /// Runs the bodies of a thread's workers until all have ended. Returns `false` if there is no
+    /// memory for that.
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool;
+    /// Lets the thread's other workers run, until one of them calls [`Host::wake`] or ends.
+    fn park();
+    /// Wakes up to `count` of the thread's parked workers.
+    fn wake(count: usize);
+}
+
+impl Host for Native {
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
+        assert!(bodies.len() <= 1, "a worker on each thread");
+        bodies.into_iter().for_each(|body| body());
+        true
+    }
+
+    fn park() {}
+
+    fn wake(_: usize) {}
+}
+
+impl Host for Interleaved {
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
+        run_together(bodies)
+    }
+
+    fn park() {
+        contend_machine::park();
+    }
+
+    fn wake(count: usize) {
+        contend_machine::wake(count);
+    }
 }
 
 /// What the workers have set aside and not used yet, by the number of the worker. The entries of a
@@ -62,9 +107,9 @@ fn aside() -> MutexGuard<'static, Vec<SetAside>> {
     ASIDE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Threads {
-    /// Returns the bytes that each worker is to set aside for an interval of this length.
-    fn to_set_aside(&self, length: Duration, workers: usize) -> usize {
+impl<M> Threads<M> {
+    /// Returns the bytes that each thread is to set aside for an interval of this length.
+    fn to_set_aside(&self, length: Duration, threads: usize) -> usize {
         if self.seconds == 0.0 {
             return 0;
         }
@@ -72,29 +117,30 @@ impl Threads {
         if wanted < SetAside::BLOCK as f64 / 4.0 {
             return 0;
         }
-        // Each worker's share is rounded up by a block or two. It must not endanger the machine: a
+        // Each thread's share is rounded up by a block or two. It must not endanger the machine: a
         // window without it is only slower.
-        let each = (wanted as usize / workers).saturating_add(SetAside::BLOCK);
-        let all = (each as u64).saturating_add(SetAside::BLOCK as u64).saturating_mul(workers as u64);
+        let each = (wanted as usize / threads).saturating_add(SetAside::BLOCK);
+        let all = (each as u64).saturating_add(SetAside::BLOCK as u64).saturating_mul(threads as u64);
         let mut left = available_bytes().into_iter().chain(address_space_left());
         if left.all(|left| all < left / 4) { each } else { 0 }
     }
 }
 
-impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
-    type Machine = Native;
+impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
+    type Machine = M;
 
     fn new(plan: &RunPlan, _: RunPurpose) -> Self {
-        Threads { breakdown: plan.config.breakdown, seconds: 0.0, grown: 0.0 }
+        let breakdown = plan.config.breakdown;
+        Threads { breakdown, seconds: 0.0, grown: 0.0, climbs: Vec::new(), machine: PhantomData }
     }
 
     fn load(
         &mut self,
-        loaded: &LoadedEngine<P, W, Native>,
+        loaded: &LoadedEngine<P, W, M>,
         stop: &Stop,
         advance: &(dyn Fn(u64) + Sync),
     ) -> Result<(), RunError> {
-        let parts = available_cores().len().min(loaded.slots.len());
+        let parts = available_cores().len().min(loaded.threads);
         let results: Vec<Result<(), contend_engine::OutOfMemory>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..parts)
                 .map(|part| {
@@ -121,7 +167,7 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
 
     fn run(
         &mut self,
-        loaded: &mut LoadedEngine<P, W, Native>,
+        loaded: &mut LoadedEngine<P, W, M>,
         interval: Interval,
         stop: &Stop,
         tick: &dyn Fn(f64),
@@ -130,20 +176,26 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         // Each worker has a share of its own, so that no counter is shared by all.
         let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
         let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
-        let signals = &Signals::new(workers);
-        let each = if loaded.sets_aside { self.to_set_aside(interval.length, workers) } else { 0 };
+        let threads = loaded.threads;
+        let signals = &Signals::new(threads);
+        let each = if loaded.sets_aside { self.to_set_aside(interval.length, threads) } else { 0 };
         let mut all_aside = std::mem::take(&mut *aside());
-        all_aside.resize_with(all_aside.len().max(workers), SetAside::default);
+        all_aside.resize_with(all_aside.len().max(threads), SetAside::default);
+        if loaded.climbs && self.climbs.is_empty() {
+            self.climbs.resize_with(threads, || Climb::new(M::cycles_per_second()));
+        }
+        let mut climbs = self.climbs.iter_mut();
+        let mut slots_of: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+        loaded.slots.iter_mut().enumerate().for_each(|(number, slot)| slots_of[number % threads].push(slot));
         let bytes_before = loaded.engine.bytes();
         let (registry, registered) = mpsc::channel();
         let (seconds, outcomes) = std::thread::scope(|scope| {
-            let threads: Vec<_> = loaded
-                .slots
-                .iter_mut()
+            let threads: Vec<_> = slots_of
+                .into_iter()
                 .zip(&mut all_aside)
                 .zip(available_cores().into_iter().cycle())
-                .map(|((slot, aside), core)| {
-                    let registry = registry.clone();
+                .map(|((slots, aside), core)| {
+                    let (registry, climb) = (registry.clone(), climbs.next());
                     scope.spawn(move || {
                         // Before the gate, so that no thread moves to another core within the
                         // interval.
@@ -151,22 +203,18 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
                         let _ = pin_to_core(core);
                         // By the thread that will use it, so that the memory is near its core.
                         aside.grow_to(each);
-                        let tally = RefCell::new(Tally::new(W::KINDS.len()));
                         // Before the gate as well: once it has opened, all handles have been sent,
                         // and `take` below need not wait for a thread.
                         registry.send(SampledThread::this()).expect("the main thread listens");
                         signals.start.wait();
-                        let outcome = aside.lend(|| work(slot, workload, share, &tally, &signals.over, purpose));
-                        // Before `leave`, where a breakdown keeps the thread: a worker that runs no
-                        // transaction must not hold back the epoch, or the gate, of the others.
-                        slot.worker.go_offline();
+                        let outcome = aside.lend(|| work_all(slots, workload, share, &signals.over, purpose, climb));
                         signals.leave(breakdown);
-                        outcome.map(|()| tally.into_inner())
+                        outcome
                     })
                 })
                 .collect();
-            signals.start.release(workers);
-            let sampled: Vec<SampledThread> = registered.iter().take(workers).collect();
+            signals.start.release(threads.len());
+            let sampled: Vec<SampledThread> = registered.iter().take(threads.len()).collect();
             let seconds = signals.watch(if breakdown { &sampled } else { &[] }, interval.length, stop, tick);
             let outcomes: Vec<_> =
                 threads.into_iter().map(|thread| thread.join().expect("a transaction does not panic")).collect();
@@ -178,17 +226,19 @@ impl<P: Protocol<Native>, W: Workload> Driver<P, W> for Threads {
         self.grown = self.grown * 0.75 + grown as f64;
         let mut count = IntervalResult { seconds, ..IntervalResult::default() };
         for outcome in outcomes {
-            count.tally.add(&outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?);
+            for outcome in outcome.ok_or_else(no_stacks)? {
+                count.tally.add(&outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?);
+            }
         }
         Ok(count)
     }
 
-    fn settle(&mut self, _: &mut LoadedEngine<P, W, Native>) -> Result<(), RunError> {
+    fn settle(&mut self, _: &mut LoadedEngine<P, W, M>) -> Result<(), RunError> {
         Ok(())
     }
 }
 
-impl Drop for Threads {
+impl<M> Drop for Threads<M> {
     fn drop(&mut self) {
         // Others that still run take new memory before their next window.
         aside().clear();
@@ -258,27 +308,113 @@ impl Signals {
     }
 }
 
+fn no_stacks() -> RunError {
+    RunError::OutOfMemory(
+        "there is no memory for the stacks of the transactions in flight; interleave=1 needs none".into(),
+    )
+}
+
+/// Runs the transactions of a thread's workers. Returns the outcome of each, or `None` if there is
+/// no memory for their stacks.
+fn work_all<P: Protocol<M>, W: Workload, M: Host>(
+    slots: Vec<&mut WorkerSlot<P, W, M>>,
+    workload: &W,
+    share: u64,
+    over: &Word,
+    purpose: RunPurpose,
+    climb: Option<&mut Climb>,
+) -> Option<Vec<Result<Tally, GivenUp>>> {
+    let outcomes = RefCell::new(Vec::new());
+    let in_flight = climb.map(|climb| InFlight::new(climb, slots.len()));
+    let bodies = slots.into_iter().map(|slot| {
+        let (outcomes, in_flight) = (&outcomes, in_flight.as_ref());
+        Box::new(move || {
+            let tally = RefCell::new(Tally::new(W::KINDS.len()));
+            let outcome = work(slot, workload, share, &tally, over, purpose, in_flight);
+            // Before the thread leaves, where a breakdown keeps it, and before the other workers of
+            // the thread end: a worker that runs no transaction must not hold back the epoch, or
+            // the gate, of others.
+            slot.worker.go_offline();
+            in_flight.into_iter().for_each(InFlight::leave);
+            outcomes.borrow_mut().push(outcome.map(|()| tally.into_inner()));
+        }) as Box<dyn FnOnce() + '_>
+    });
+    M::run_workers(bodies.collect()).then(|| outcomes.into_inner())
+}
+
+/// The workers of a thread that have transactions in flight, while it finds out how many of them
+/// pay.
+struct InFlight<'c> {
+    climb: RefCell<&'c mut Climb>,
+    /// The workers that run transactions now, and how many of them should.
+    running: Cell<usize>,
+    wanted: Cell<usize>,
+    /// The transactions that have ended.
+    ended: Cell<u64>,
+}
+
+impl<'c> InFlight<'c> {
+    fn new(climb: &'c mut Climb, workers: usize) -> Self {
+        climb.resume();
+        let wanted = Cell::new(climb.in_flight());
+        InFlight { climb: RefCell::new(climb), running: Cell::new(workers), wanted, ended: Cell::new(0) }
+    }
+
+    /// Called by a worker before each of its transactions. Returns when it is one of those that are
+    /// to be in flight, or the interval is over.
+    fn join<P: Protocol<M>, M: Host>(&self, worker: &mut Worker<P, M>, over: impl Fn() -> bool) {
+        self.ended.set(self.ended.get() + 1);
+        if self.ended.get().is_multiple_of(LOOK_EVERY) {
+            let mut climb = self.climb.borrow_mut();
+            climb.note(M::now());
+            self.wanted.set(climb.in_flight());
+            M::wake(self.wanted.get().saturating_sub(self.running.get()));
+        }
+        while self.running.get() > self.wanted.get() && !over() {
+            // A worker that runs no transaction must not hold back the epoch.
+            worker.go_offline();
+            self.running.set(self.running.get() - 1);
+            M::park();
+            self.running.set(self.running.get() + 1);
+        }
+    }
+
+    /// Called by a worker that runs no more transactions.
+    fn leave(&self) {
+        self.running.set(self.running.get() - 1);
+    }
+}
+
 /// Runs transactions until the interval is over or the worker's share has committed.
-fn work<P: Protocol<Native>, W: Workload>(
-    slot: &mut WorkerSlot<P, W, Native>,
+fn work<P: Protocol<M>, W: Workload, M: Host>(
+    slot: &mut WorkerSlot<P, W, M>,
     workload: &W,
     share: u64,
     tally: &RefCell<Tally>,
     over: &Word,
     purpose: RunPurpose,
+    in_flight: Option<&InFlight<'_>>,
 ) -> Result<(), GivenUp> {
     // Relaxed: pairs with the store in `Signals::watch`; the flag only ends the loop.
     let over = || over.load(Ordering::Relaxed) != 0;
+    let goes_on = |worker: &mut Worker<P, M>| {
+        if M::overlaps() {
+            // Transactions that never await anything must not keep the thread to themselves.
+            M::await_prefetched();
+            in_flight.into_iter().for_each(|in_flight| in_flight.join(worker, over));
+        }
+        !over()
+    };
     match purpose {
         RunPurpose::Verify => {
             let mut pauses = pauses_of(slot.worker.number());
-            slot.work(workload, share, tally, over, |workload, tx, client, input, checker| {
-                let mut interleaved = interleaved(tx, &mut pauses);
-                workload.execute(&mut Checked::new(&mut interleaved, checker, workload.kind(input)), client, input)
+            slot.work(workload, share, tally, goes_on, over, |workload, tx, client, input, checker| {
+                let mut yielding = yielding::<_, M>(tx, &mut pauses);
+                workload.execute(&mut Checked::new(&mut yielding, checker, workload.kind(input)), client, input)
             })
         }
         RunPurpose::Measure | RunPurpose::Record => {
-            slot.work(workload, share, tally, over, |workload, tx, client, input, _| {
+            slot.work(workload, share, tally, goes_on, over, |workload, tx, client, input, _| {
                 workload.execute(tx, client, input)
             })
         }
@@ -292,7 +428,13 @@ mod tests {
     #[test]
     fn each_worker_sets_aside_its_share_of_what_the_tables_will_take() {
         const MB: f64 = (1 << 20) as f64;
-        let so_far = |seconds, grown| Threads { breakdown: false, seconds, grown };
+        let so_far = |seconds, grown| Threads::<Native> {
+            breakdown: false,
+            seconds,
+            grown,
+            climbs: Vec::new(),
+            machine: PhantomData,
+        };
         let second = Duration::from_secs(1);
         assert_eq!(so_far(0.0, 0.0).to_set_aside(second, 2), 0, "before the first interval");
         assert_eq!(so_far(5.0, 0.0).to_set_aside(second, 2), 0, "tables that do not grow");

@@ -278,3 +278,59 @@ fn more_threads_than_there_are_are_refused() {
     assert!(error.to_string().contains("1025 threads on chip abyss; valid: 1 to 1024"), "{error}");
     assert!(Preset::named("abiss").expect_err("unknown").to_string().contains("abyss, xeon-8176x4"));
 }
+
+/// The cycles that a core takes for 4 x 64 reads of lines far away, one after the other or in as
+/// many contexts.
+fn reads_far_away(contexts: usize) -> u64 {
+    const READS: usize = 256;
+    let lines = Lines::new(READS);
+    // Not warm: the lines come from memory.
+    let mut chip = chip_of("xeon-8176x4", 1, ChipOptions { contexts, warm: false, ..ChipOptions::default() });
+    let end = Rc::new(Cell::new(0));
+    for context in 0..contexts {
+        let (lines, end) = (Rc::clone(&lines), Rc::clone(&end));
+        chip.spawn(move || {
+            for number in (context..READS).step_by(contexts) {
+                Simulated::await_line(lines.line(number));
+                lines.line(number).load(Ordering::Relaxed);
+            }
+            end.set(Simulated::now());
+        });
+    }
+    while chip.run_until(u64::MAX - 1) {}
+    assert_eq!(chip.take_statistics().from_memory, READS as u64);
+    end.get()
+}
+
+#[test]
+fn several_contexts_overlap_their_misses() {
+    // The first one hides a part of each miss as well, by the instructions behind it.
+    let [one, four, eight] = [1, 4, 8].map(reads_far_away);
+    assert!(four * 10 < one * 6, "four misses at once: {four} cycles, {one} one after the other");
+    assert!(eight * 3 < one, "eight misses at once: {eight} cycles, {one} one after the other");
+}
+
+#[test]
+fn a_context_that_waits_lets_the_one_go_on_that_it_waits_for() {
+    let lines = Lines::new(2);
+    let mut chip = chip_of("abyss", 2, ChipOptions { contexts: 2, ..ChipOptions::default() });
+    // Bodies 0 and 2 share a core, and 1 and 3. Each waits for the one before: all for body 3.
+    for body in 0..4u64 {
+        let lines = Rc::clone(&lines);
+        chip.spawn(move || {
+            Simulated::enter(Phase::of(Operation::Read, Activity::Wait));
+            while body < 3 && lines.line(0).load(Ordering::Relaxed) != body + 1 {
+                Simulated::yield_now();
+            }
+            Simulated::idle(1_000);
+            lines.line(0).store(body, Ordering::Relaxed);
+        });
+    }
+    while chip.run_until(1 << 40) {}
+    assert_eq!(lines.line(0).load(Ordering::Relaxed), 0);
+    // No time is counted twice: that of the contexts is that of the cores.
+    let mut times = [0; Phase::COUNT];
+    chip.take_all_times(0, &mut times);
+    let counted: u64 = times.iter().sum();
+    assert!((4_000..60_000).contains(&counted), "{counted} cycles of two cores");
+}
