@@ -100,6 +100,9 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     if config.verify && config.verify_transactions != RunConfig::default().verify_transactions {
         command += &format!(" --verify-transactions {}", config.verify_transactions);
     }
+    if config.memory_limit {
+        command += " --limit";
+    }
     if config.breakdown {
         command += " --breakdown";
     }
@@ -168,6 +171,9 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     if result.partial {
         text += "PARTIAL: the run was stopped before its end; the figures are of the windows measured until then.\n";
+    }
+    for line in tables::memory_limits(result) {
+        text += &format!("{line}\n");
     }
     text += &told_apart(result);
     text += &format!("{}\n", result.finding);

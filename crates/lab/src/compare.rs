@@ -10,6 +10,7 @@ use contend_machine::{Activity, Machine, Native, Operation, Phase};
 
 use crate::advice::{finding, recommendation};
 use crate::environment;
+use crate::memory_limit;
 use crate::paired::{self, Judged, Look};
 use crate::result::{
     Breakdown, Bucket, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
@@ -91,6 +92,9 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
         None => run_part(plan, &plan.protocols, purpose, stop, observer)?,
         Some(_) => run_simulated(plan, purpose, stop, observer)?,
     };
+    if plan.config.memory_limit {
+        memory_limit::add(plan, &mut protocols, stop, observer)?;
+    }
     let comparison = tell_apart(&mut protocols, ended, plan.config.windows);
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
@@ -502,6 +506,7 @@ impl Entry {
             load_seconds: self.load_seconds,
             recorded: was_recorded,
             breakdown: breakdown(total, due(plan, seconds)),
+            memory_limit: None,
             simulation: self.simulation.map(simulation_result),
             windows: windows.clone(),
         })

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod diff;
 mod environment;
 pub mod experiment;
+pub mod memory_limit;
 pub mod microbench;
 pub mod paired;
 pub mod report;

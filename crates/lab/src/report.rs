@@ -28,6 +28,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         header(result),
         ranking(result),
         recommendation(result),
+        memory_limits(result),
         charts::throughput(result),
         charts::windows(result),
         charts::latency(result),
@@ -138,6 +139,12 @@ fn ranking(result: &ResultFile) -> String {
         table.styled_row(cells);
     }
     table.html()
+}
+
+/// Returns how near the entries come to what the machine's memory allows, if that was asked for.
+fn memory_limits(result: &ResultFile) -> String {
+    let lines: String = tables::memory_limits(result).iter().map(|line| format!("<li>{}</li>", prose(line))).collect();
+    if lines.is_empty() { lines } else { format!("<ul>{lines}</ul>\n") }
 }
 
 /// Returns how the entries were told apart, and the recommendations.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use contend_judge::{CycleEdge, Verification};
 use contend_runner::names::{entry_name, named_settings};
 pub use contend_runner::stats::Spread;
+use contend_runner::units::{show_percent, show_rate};
 use contend_runner::{RunConfig, RunError};
 
 pub use crate::paired::Ratio;
@@ -222,10 +223,41 @@ pub struct Measured {
     pub recorded: bool,
     /// The breakdown of the workers' time, if it was requested.
     pub breakdown: Option<Breakdown>,
+    /// What this machine's memory allows, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<MemoryLimit>,
     /// The figures of the simulated chip.
     pub simulation: Option<SimulationResult>,
     /// The windows.
     pub windows: Vec<Window>,
+}
+
+/// What the machine's memory allows for the lines that a transaction must touch; see
+/// [`crate::memory_limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// The lines that a transaction touches, counted on a simulated core.
+    pub lines_per_transaction: f64,
+    /// Random reads of lines per second, prefetched, of all threads together.
+    pub line_reads_per_second: f64,
+    /// The transactions per second that these reads would allow.
+    pub limit_tps: f64,
+    /// The measured throughput as a part of that.
+    pub share: f64,
+}
+
+impl MemoryLimit {
+    /// Returns the sentence about an entry.
+    pub fn sentence(&self, entry: &str) -> String {
+        format!(
+            "{entry} reaches {} of the memory's limit: a transaction touches {:.1} lines, and {} line reads a second \
+             allow {} transactions",
+            show_percent(self.share),
+            self.lines_per_transaction,
+            show_rate(self.line_reads_per_second),
+            show_rate(self.limit_tps),
+        )
+    }
 }
 
 /// A bucket of latencies that are recorded as equal.

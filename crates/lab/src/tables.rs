@@ -58,6 +58,12 @@ pub fn throughputs(result: &ResultFile) -> Sheet {
     sheet
 }
 
+/// Returns a sentence about each entry that was compared with what the machine's memory allows.
+pub fn memory_limits(result: &ResultFile) -> Vec<String> {
+    let sentence = |entry: &ProtocolResult| Some(entry.measured.as_ref()?.memory_limit?.sentence(&entry.protocol));
+    result.protocols.iter().filter_map(sentence).collect()
+}
+
 /// Rounds in a row of [`windows`].
 const ROUNDS: usize = 10;
 

@@ -52,6 +52,9 @@ pub struct RunConfig {
     pub verify_transactions: u64,
     /// Whether times are broken down by phase. On a simulated chip they always are.
     pub breakdown: bool,
+    /// Whether each entry is compared with what this machine's memory allows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory_limit: bool,
     /// The folder of the log of a single protocol. `None`: a temporary folder, removed after the
     /// run.
     #[serde(default)]
@@ -77,6 +80,7 @@ impl Default for RunConfig {
             verify: true,
             verify_transactions: 20_000,
             breakdown: false,
+            memory_limit: false,
             dir: None,
             settings: BTreeMap::new(),
         }
@@ -196,6 +200,12 @@ impl RunConfig {
         if self.precision.is_some() && self.chip.is_some() {
             return Err(RunError::BadInput(
                 "a precision is for measurements on this machine (native): a simulation is exact, and runs as many windows as --windows says".into(),
+            ));
+        }
+        if self.memory_limit && self.chip.is_some() {
+            return Err(RunError::BadInput(
+                "the memory's limit (--limit) is that of this machine (native): a simulated chip shows its misses"
+                    .into(),
             ));
         }
         if self.verify_transactions == 0 {

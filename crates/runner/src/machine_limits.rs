@@ -68,12 +68,7 @@ pub fn limits(
     stop: &Stop,
     observer: &dyn Observer,
 ) -> Result<Limits, RunError> {
-    // A quarter of the available memory suffices on a small machine.
-    let bytes = ARENA_BYTES.min(available_bytes().map_or(ARENA_BYTES, |bytes| bytes as usize / 4));
-    let lines = (bytes / LINE_BYTES).max(1).ilog2();
-    let arena = Arena::new(1 << lines).ok_or_else(|| {
-        RunError::OutOfMemory(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
-    })?;
+    let arena = Arena::of_bytes(ARENA_BYTES)?;
     let mut probes = vec![Probe::Dependent, Probe::Prefetched];
     let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|count| *count < threads).collect();
     counts.push(threads);
@@ -111,6 +106,17 @@ pub fn limits(
     })
 }
 
+/// Returns the random reads of cache lines per second, prefetched well ahead, of all threads
+/// together, from about this many bytes: the median of some rounds.
+///
+/// # Errors
+/// The machine has too little memory.
+pub fn prefetched_line_reads(bytes: usize, threads: usize, rounds: usize, window: Duration) -> Result<f64, RunError> {
+    let arena = Arena::of_bytes(bytes)?;
+    let rates: Vec<f64> = (0..rounds).map(|_| run(Probe::Prefetched, &arena, threads, window)).collect();
+    Ok(Spread::of(rates).map_or(0.0, |spread| spread.median) * threads as f64)
+}
+
 type Word = <Native as Machine>::U64;
 
 /// Lines of memory, linked in random order into one ring. The first word of each line is the number
@@ -121,6 +127,16 @@ struct Arena {
 }
 
 impl Arena {
+    /// Allocates lines of this many bytes, rounded down to a power of two, or of a quarter of the
+    /// available memory: that suffices on a small machine.
+    fn of_bytes(bytes: usize) -> Result<Self, RunError> {
+        let bytes = bytes.min(available_bytes().map_or(bytes, |available| available as usize / 4));
+        let lines = (bytes / LINE_BYTES).max(1).ilog2();
+        Arena::new(1 << lines).ok_or_else(|| {
+            RunError::OutOfMemory(format!("{} of memory can't be had for random reads", show_bytes(bytes as u64)))
+        })
+    }
+
     /// Allocates `count` lines, a power of two. Returns `None` if there is not enough memory.
     fn new(count: usize) -> Option<Self> {
         let layout = Layout::from_size_align(count * LINE_BYTES, 2 << 20).ok()?;

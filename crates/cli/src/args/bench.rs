@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use contend_runner::RunConfig;
 
-use super::values::{add_settings, whole};
+use super::values::{add_settings, names, whole};
 use crate::UserError;
 
 #[derive(Debug, Args)]
@@ -68,6 +68,24 @@ impl MicroArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
+    /// A workload or preset: also say how near protocols come to the limit of the memory
+    pub(crate) workload: Option<String>,
+    /// The protocols, separated by commas; each may set options, as in silo+interleave=8
+    #[arg(
+        long,
+        visible_alias = "protocol",
+        value_name = "A,B,...",
+        value_delimiter = ',',
+        default_value = "silo",
+        requires = "workload"
+    )]
+    pub(crate) protocols: Vec<String>,
+    /// The index: hash or ordered [default: hash, unless the workload scans]
+    #[arg(long, value_name = "INDEX", requires = "workload")]
+    pub(crate) index: Option<String>,
+    /// Set an option of the workload or of all protocols; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", requires = "workload")]
+    pub(crate) settings: Vec<String>,
     /// Threads, 1 to 1000 [default: the cores of this machine]
     #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub(crate) threads: Option<usize>,
@@ -83,4 +101,24 @@ pub(crate) struct LimitArgs {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl LimitArgs {
+    /// Returns the configuration of the workload that is compared with the limit, if one is.
+    pub(crate) fn config(&self, threads: usize) -> Result<Option<RunConfig>, UserError> {
+        let Some(workload) = &self.workload else { return Ok(None) };
+        let mut config = RunConfig {
+            workload: workload.clone(),
+            protocols: names(&self.protocols),
+            index: self.index.clone(),
+            threads,
+            windows: self.rounds,
+            window_seconds: self.seconds,
+            verify: false,
+            memory_limit: true,
+            ..RunConfig::default()
+        };
+        add_settings(&mut config, &self.settings)?;
+        Ok(Some(config))
+    }
 }

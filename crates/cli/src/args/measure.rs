@@ -47,6 +47,10 @@ pub(crate) struct MeasureArgs {
     /// always shown
     #[arg(long)]
     breakdown: bool,
+    /// Also say how near each entry comes to what this machine's memory allows for the lines that
+    /// its transactions touch; takes some seconds more
+    #[arg(long)]
+    limit: bool,
     /// Seed of all random choices [default: 42]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
@@ -129,6 +133,7 @@ impl MeasureArgs {
         }
         config.threads = self.threads.unwrap_or(config.threads);
         config.breakdown |= self.breakdown;
+        config.memory_limit |= self.limit;
         config.window_seconds = self.seconds.unwrap_or(config.window_seconds);
         config.windows = self.windows.unwrap_or(config.windows);
         config.verify_transactions = self.verify_transactions.unwrap_or(config.verify_transactions);

@@ -1,8 +1,12 @@
 //! `contend bench`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use contend_lab::compare;
 use contend_lab::microbench::{Microbench, MicrobenchPlan, microbench};
+use contend_lab::result::ProtocolResult;
+use contend_lab::tables::memory_limits;
 use contend_machine::available_cores;
 use contend_runner::config::THREADS_MAX;
 use contend_runner::host_chip::host_preset;
@@ -89,6 +93,7 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     if !(0.001..=3600.0).contains(&args.seconds) {
         return Err(UserError::refused(format!("seconds is {}; valid: 0.001 to 3600", args.seconds)));
     }
+    let plan = args.config(threads)?.map(|config| config.resolve()).transpose()?;
     if let Some(path) = &args.chip {
         let target = Target::new(path)?;
         target.write_text(&host_preset()?.to_toml())?;
@@ -96,18 +101,30 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
     }
     let stop = stop_on_interrupt()?;
     let window = Duration::from_secs_f64(args.seconds);
-    match limits(threads, args.rounds, window, &stop, &Bars::default()) {
-        Ok(limits) if args.json => {
-            let json = serde_json::to_string_pretty(&limits).expect("plain data");
-            show::print(&format!("{json}\n"))?;
-            Ok(Status::Good)
+    let limits = match limits(threads, args.rounds, window, &stop, &Bars::default()) {
+        Ok(limits) => limits,
+        Err(error) => return interrupted(error, &stop),
+    };
+    let of_workload = match plan.map(|plan| compare(&plan, &stop, &Bars::default())).transpose() {
+        Ok(result) => result,
+        Err(error) => return interrupted(error, &stop),
+    };
+    let entries = of_workload.iter().flat_map(|result| &result.protocols);
+    if args.json {
+        let mut json = serde_json::to_value(&limits).expect("plain data");
+        let of = |entry: &ProtocolResult| Some((entry.protocol.clone(), entry.measured.as_ref()?.memory_limit?));
+        let of_entries: BTreeMap<_, _> = entries.filter_map(of).collect();
+        if !of_entries.is_empty() {
+            json["memory_limits"] = serde_json::to_value(of_entries).expect("plain data");
         }
-        Ok(limits) => {
-            show::print(&text(&limits, threads))?;
-            Ok(Status::Good)
+        show::print(&format!("{}\n", serde_json::to_string_pretty(&json).expect("plain data")))?;
+    } else {
+        show::print(&text(&limits, threads))?;
+        for line in of_workload.iter().flat_map(memory_limits) {
+            show::print(&format!("{line}\n"))?;
         }
-        Err(error) => interrupted(error, &stop),
     }
+    Ok(Status::Good)
 }
 
 fn text(limits: &Limits, threads: usize) -> String {

@@ -4,10 +4,10 @@
 //! touches is a miss, unless the transaction has just touched it, or all transactions touch it. The
 //! counts are the same on every host.
 
-use contend_lab::compare;
+use contend_lab::memory_limit::lines_per_transaction;
 use contend_machine::Native;
 use contend_protocols::all_protocols;
-use contend_runner::{RunConfig, Silent, Stop};
+use contend_runner::{RunConfig, Stop};
 
 /// The file that has the counts.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lines.csv");
@@ -18,21 +18,16 @@ const OPERATIONS: [usize; 2] = [5, 15];
 
 /// Returns the misses of a transaction with this number of operations, all reads or all writes.
 fn misses(protocol: &str, index: &str, operations: usize, reads: &str) -> f64 {
-    let mut config = RunConfig::default().on("abyss:1").expect("a chip of the list");
-    let chip = config.chip.as_mut().expect("it was named");
-    (chip.l1.bytes, chip.l1.ways, chip.l2) = (16 << 10, 8, None);
-    chip.coherence.exclusive_reads = true;
-    config.workload = "ycsb".into();
-    config.protocols = vec![protocol.into()];
-    config.index = Some(index.into());
-    (config.windows, config.window_seconds, config.warmup_seconds, config.verify) = (1, 0.002, 0.0002, false);
     let settings =
         [("ycsb.records", "100k"), ("ycsb.batch", "off"), ("ycsb.read", reads), ("ycsb.ops", &operations.to_string())];
-    config.settings = settings.map(|(name, value)| (name.into(), value.into())).into();
-    let result = compare(&config.resolve().expect("valid"), &Stop::default(), &Silent).expect("it runs");
-    let measured = result.protocols[0].measured.as_ref().expect("it was measured");
-    let simulation = measured.simulation.as_ref().expect("simulated");
-    simulation.statistics.misses as f64 / measured.commits as f64
+    let config = RunConfig {
+        workload: "ycsb".into(),
+        protocols: vec![protocol.into()],
+        index: Some(index.into()),
+        settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
+        ..RunConfig::default()
+    };
+    lines_per_transaction(&config, (16 << 10, 8), &Stop::default()).expect("it runs")
 }
 
 /// Returns the lines of a read and of a write, by protocol and index.
