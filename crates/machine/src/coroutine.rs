@@ -108,30 +108,36 @@ pub(crate) fn switch_to_next() {
     }
 }
 
-/// Takes the calling coroutine out of its ring, until another one calls [`wake`] or ends. Returns
-/// at once outside of a ring, and for the only coroutine in it.
-pub fn park() {
-    let coroutine = current();
-    if coroutine.is_null() {
-        return;
+/// Takes the calling coroutine out of its ring, until another one calls [`wake_all`] or ends.
+/// Returns `false` at once outside of a ring, and for the only coroutine in it.
+pub fn park() -> bool {
+    if is_alone() {
+        return false;
     }
+    let coroutine = current();
     // SAFETY: as in `switch_to_next`; the thread's own lives as long as the ring.
     unsafe {
         let next = (*coroutine).next;
-        if next != coroutine {
-            unlink(coroutine);
-            let thread = (*coroutine).thread;
-            (*coroutine).next = (*thread).next;
-            (*thread).next = coroutine;
-            set_current(next);
-            switch(&raw mut (*coroutine).left_at, (*next).left_at);
-        }
+        unlink(coroutine);
+        let thread = (*coroutine).thread;
+        (*coroutine).next = (*thread).next;
+        (*thread).next = coroutine;
+        set_current(next);
+        switch(&raw mut (*coroutine).left_at, (*next).left_at);
     }
+    true
 }
 
-/// Brings up to `count` parked coroutines back into the ring of the calling one. Does nothing
-/// outside of a ring.
-pub fn wake(count: usize) {
+/// Returns whether no other coroutine of this thread would run if the calling one switched.
+pub(crate) fn is_alone() -> bool {
+    let coroutine = current();
+    // SAFETY: as in `switch_to_next`.
+    coroutine.is_null() || unsafe { (*coroutine).next == coroutine }
+}
+
+/// Brings all parked coroutines back into the ring of the calling one. Does nothing outside of a
+/// ring.
+pub fn wake_all() {
     let coroutine = current();
     if coroutine.is_null() {
         return;
@@ -139,11 +145,8 @@ pub fn wake(count: usize) {
     // SAFETY: as in `park`.
     unsafe {
         let thread = (*coroutine).thread;
-        for _ in 0..count {
+        while !(*thread).next.is_null() {
             let parked = (*thread).next;
-            if parked.is_null() {
-                return;
-            }
             (*thread).next = (*parked).next;
             let next = (*coroutine).next;
             ((*parked).previous, (*parked).next) = (coroutine, next);
@@ -175,7 +178,7 @@ extern "C" fn begin() -> ! {
         // Nothing may unwind beyond the end of the stack.
         (*coroutine).panic = catch_unwind(AssertUnwindSafe(body)).err();
         // Nobody else might wake the parked ones.
-        wake(usize::MAX);
+        wake_all();
         let next = (*coroutine).next;
         unlink(coroutine);
         let (current, next) = if next == coroutine { (null_mut(), (*coroutine).thread) } else { (next, next) };
@@ -354,7 +357,7 @@ mod tests {
         let parks = |number: u32| {
             Box::new(move || {
                 note(number);
-                park();
+                assert!(park());
                 note(10 + number);
             }) as Body<'_>
         };
@@ -362,17 +365,19 @@ mod tests {
             note(3);
             switch_to_next();
             note(4);
-            wake(1);
+            wake_all();
             switch_to_next();
             note(5);
         });
         assert!(run_together(vec![parks(0), parks(1), wakes]));
-        // The one that parked last is woken first, and its end wakes the other.
-        assert_eq!(order.into_inner(), [0, 1, 3, 4, 11, 10, 5]);
+        assert_eq!(order.take(), [0, 1, 3, 4, 10, 11, 5]);
+        // Nobody wakes them, but the one that ends does.
+        assert!(run_together(vec![parks(0), parks(1), Box::new(|| note(3))]));
+        assert_eq!(order.take(), [0, 1, 3, 10, 11]);
         // The only one of a ring goes on.
-        assert!(run_together(vec![Box::new(park)]));
-        park();
-        wake(1);
+        assert!(run_together(vec![Box::new(|| assert!(!park()))]));
+        assert!(!park());
+        wake_all();
     }
 
     #[test]

@@ -18,15 +18,15 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::coroutine::switch_to_next;
+use crate::coroutine::{is_alone, switch_to_next};
 use crate::{Cycles, Machine, Native};
 
 /// The host machine with several coroutines on each thread; see the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interleaved;
 
-/// The waits in a row, of all coroutines of a thread together, after which the thread gives its
-/// core away: all of them wait.
+/// The waits of a thread's coroutines, all together, after which the thread gives its core away:
+/// perhaps all of them wait for another thread.
 const WAITS: u32 = 64;
 
 thread_local! {
@@ -62,10 +62,24 @@ impl Machine for Interleaved {
     fn yield_now() {
         let waited = WAITED.get() + 1;
         WAITED.set(waited % WAITS);
-        if waited == WAITS {
+        if waited == WAITS || is_alone() {
             Native::yield_now();
         }
         switch_to_next();
+    }
+
+    fn idle(cycles: Cycles) {
+        let start = Self::now();
+        loop {
+            let passed = Self::now().wrapping_sub(start);
+            if passed >= cycles {
+                return;
+            }
+            if is_alone() {
+                return Native::idle(cycles - passed);
+            }
+            Self::yield_now();
+        }
     }
 
     #[inline(always)]

@@ -144,6 +144,7 @@ impl CrashConfig {
             value => Err(RunError::BadInput(format!("{what} is {value}; valid: 1 to {most}"))),
         };
         let plan = run.resolve()?;
+        plan.refuse_in_flight("a crash test")?;
         in_range("cores", self.cores as u64, CORES_MAX as u64)?;
         in_range("crashes", self.crashes, CRASHES_MAX)?;
         if self.seeds == 0 {

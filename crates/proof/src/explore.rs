@@ -276,6 +276,7 @@ impl Explored {
 /// explorer has no memory, or transactions abort for a reason that does not go away.
 pub fn explore(plan: &RunPlan, config: &ExploreConfig, stop: &Stop) -> Result<Vec<Explored>, RunError> {
     config.check()?;
+    plan.refuse_in_flight("an exploration")?;
     let mut all = Vec::new();
     for protocol in &plan.protocols {
         let make = OfWorkload { plan, protocol, config, stop };
@@ -297,6 +298,7 @@ pub fn explore_protocol<P: NamedProtocol<Simulated>>(
 ) -> Result<Explored, RunError> {
     config.check()?;
     let plan = run.resolve()?;
+    plan.refuse_in_flight("an exploration")?;
     let (protocol, options) = ProtocolPlan::with_options::<P, Simulated>(&plan.config.settings)?;
     let make = OfWorkload { plan: &plan, protocol: &protocol, config, stop: &Stop::default() };
     on_own_thread(make, || Box::new(move || Erased::new(P::new(options.clone()))))

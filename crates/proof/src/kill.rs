@@ -101,6 +101,7 @@ impl KillConfig {
     /// A number is out of its range, `run` is not valid, or there is nothing to test.
     pub fn resolve(&self, run: &RunConfig) -> Result<KillPlan, RunError> {
         let plan = run.resolve()?;
+        plan.refuse_in_flight("a kill test")?;
         self.check()?;
         let mut entries = Vec::new();
         for protocol in &plan.protocols {

@@ -1,6 +1,11 @@
 //! The number of transactions that each thread of a run has in flight.
 
-use contend_engine::{OptionValue, options};
+use contend_engine::{EngineConfig, OptionValue, options};
+
+use crate::config::RunConfig;
+use crate::error::RunError;
+use crate::plan::RunPlan;
+use crate::session::RunPurpose;
 
 /// The most transactions in flight on a thread. A core has some ten to sixteen misses under way at
 /// once, and a transaction in flight has one or more.
@@ -26,11 +31,62 @@ pub enum Interleave {
 }
 
 impl Interleave {
-    /// Returns the workers that each thread has.
-    pub fn workers(self) -> usize {
+    /// Returns the workers that each thread has in a session of this purpose.
+    pub fn workers(self, purpose: RunPurpose) -> usize {
         match self {
             Interleave::Count(count) => count,
+            // A verification has more threads than cores, and small tables.
+            Interleave::Auto if purpose == RunPurpose::Verify => 8,
             Interleave::Auto => INTERLEAVE_MAX,
+        }
+    }
+}
+
+impl Interleave {
+    /// Checks that the threads of a run can have this number of transactions in flight.
+    ///
+    /// # Errors
+    /// They can't; the message has the valid choices.
+    pub(crate) fn check(self, config: &RunConfig) -> Result<(), RunError> {
+        let workers = self.workers(RunPurpose::Measure);
+        // Each thread may load besides.
+        let most = EngineConfig::WORKERS_MAX / (workers + 1);
+        if config.threads > most {
+            return Err(RunError::BadInput(format!(
+                "interleave={} makes {workers} workers on each of {} threads; valid: at most {most} threads",
+                self.show(),
+                config.threads
+            )));
+        }
+        if config.chip.is_some() && self == Interleave::Auto {
+            return Err(RunError::BadInput(format!(
+                "interleave=auto belongs to runs on the host: it finds the number by measuring; valid on a chip: 1 to {INTERLEAVE_MAX}"
+            )));
+        }
+        if config.breakdown && config.chip.is_none() && workers > 1 {
+            return Err(RunError::BadInput(format!(
+                "a breakdown samples what each thread does, and with interleave={} a thread runs several transactions; \
+                 valid: interleave=1, or no --breakdown",
+                self.show()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl RunPlan {
+    /// Refuses entries with several transactions in flight on a core, for what has its own way to
+    /// run transactions.
+    ///
+    /// # Errors
+    /// There is such an entry.
+    pub fn refuse_in_flight(&self, what: &str) -> Result<(), RunError> {
+        match self.protocols.iter().find(|entry| entry.threads.interleave != Interleave::Count(1)) {
+            None => Ok(()),
+            Some(entry) => Err(RunError::BadInput(format!(
+                "'{}': several transactions in flight on a core belong to run and compare; valid for {what}: interleave=1",
+                entry.name
+            ))),
         }
     }
 }

@@ -8,9 +8,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contend_engine::{
-    EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo,
-};
+use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo};
 use contend_log::CommitProtocol;
 use contend_machine::{Machine, Native};
 use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
@@ -20,7 +18,7 @@ use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_w
 use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
-use crate::in_flight::{INTERLEAVE_MAX, Interleave, ThreadOptions};
+use crate::in_flight::ThreadOptions;
 use crate::machine::ChipConfig;
 use crate::memory::MemoryOptions;
 use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
@@ -480,7 +478,7 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
         )));
     }
     let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;
-    check_in_flight(config, planned.threads.interleave)?;
+    planned.threads.interleave.check(config)?;
     if planned.shows_uncommitted && log.commit().is_some_and(CommitProtocol::holds_rows) {
         return Err(RunError::BadInput(format!(
             "log={} does not go with {}: its transactions see rows of others that are not committed yet, and so not durable",
@@ -511,31 +509,6 @@ impl ProtocolVisitor<Native> for RefusesLog {
 /// Returns a sentence that says why a protocol does not go with this log.
 fn without_log(protocol: &str, mode: &str, why: &str) -> String {
     format!("log={mode} does not go with {protocol}: {why}")
-}
-
-/// Checks that the threads of the run can have this number of transactions in flight.
-fn check_in_flight(config: &RunConfig, interleave: Interleave) -> Result<(), RunError> {
-    let (workers, most) = (interleave.workers(), EngineConfig::WORKERS_MAX - 1);
-    if config.threads * workers > most {
-        return Err(RunError::BadInput(format!(
-            "interleave={} makes {workers} workers on each of {} threads; valid: at most {most} together",
-            interleave.show(),
-            config.threads
-        )));
-    }
-    if config.chip.is_some() && interleave == Interleave::Auto {
-        return Err(RunError::BadInput(format!(
-            "interleave=auto belongs to runs on the host: it finds the number by measuring; valid on a chip: 1 to {INTERLEAVE_MAX}"
-        )));
-    }
-    if config.breakdown && config.chip.is_none() && workers > 1 {
-        return Err(RunError::BadInput(format!(
-            "a breakdown samples what each thread does, and with interleave={} a thread runs several transactions; \
-             valid: interleave=1, or no --breakdown",
-            interleave.show()
-        )));
-    }
-    Ok(())
 }
 
 /// Checks that the first bound of a backoff is not above the largest, where both apply. `is_set`
@@ -677,7 +650,7 @@ mod tests {
                     c.threads = 1000;
                     set(c, "interleave", "32");
                 },
-                &["interleave=32 makes 32 workers on each of 1000 threads", "at most 16382 together"],
+                &["interleave=32 makes 32 workers on each of 1000 threads", "at most 496 threads"],
             ),
             (
                 |c| {

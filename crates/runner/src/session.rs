@@ -187,6 +187,7 @@ pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
     purpose: RunPurpose,
 ) -> Result<Box<dyn Session>, RunError> {
     let plan = config.resolve()?;
+    plan.refuse_in_flight("a session of a type")?;
     let (protocol, own) = ProtocolPlan::with_options::<P, Native>(&plan.config.settings)?;
     let options = options::<W::Options>(&[], &plan.config.settings)?;
     OfProtocol::<Native, W> { plan: &plan, protocol: &protocol, options: &options, purpose, machine: PhantomData }
@@ -219,7 +220,9 @@ impl Dispatch {
             }
         }
         // A dynamic call costs nothing compared with the simulation of memory.
-        let is_dynamic = plan.chip.is_some() || !plan.workload.visit(IsMeasured);
+        let in_flight = |entry: &ProtocolPlan| entry.threads.interleave != Interleave::Count(1);
+        let is_lean = cfg!(feature = "lean") && plan.protocols.iter().any(in_flight);
+        let is_dynamic = is_lean || plan.chip.is_some() || !plan.workload.visit(IsMeasured);
         if is_dynamic { Dispatch::Dynamic } else { Dispatch::NATIVE }
     }
 
@@ -264,8 +267,21 @@ fn on_host<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
     make.made(Erased::new(protocol))
 }
 
+#[cfg(not(feature = "lean"))]
+use on_host as on_host_interleaved;
+
+/// Makes the session of a protocol on the host with several transactions in flight, in a build that
+/// is to be short.
+#[cfg(feature = "lean")]
+fn on_host_interleaved<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
+    make: OfProtocol<'_, M, W>,
+    protocol: P,
+) -> Result<Box<dyn Session>, RunError> {
+    make.made(Erased::new(protocol))
+}
+
 macro_rules! host {
-    ($($machine:ty),*) => {$(
+    ($($machine:ty: $session:ident),*) => {$(
         impl SessionMachine for $machine {
             type Driver<P: Protocol<$machine>, W: Workload> = threads::Threads<$machine>;
 
@@ -273,13 +289,13 @@ macro_rules! host {
                 make: OfProtocol<'_, $machine, W>,
                 protocol: P,
             ) -> Result<Box<dyn Session>, RunError> {
-                on_host(make, protocol)
+                $session(make, protocol)
             }
         }
     )*};
 }
 
-host!(Native, Interleaved);
+host!(Native: on_host, Interleaved: on_host_interleaved);
 
 impl SessionMachine for Simulated {
     type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;

@@ -98,8 +98,30 @@ fn every_protocol_is_proved_right_with_several_transactions_in_flight_on_a_core(
 }
 
 #[test]
+fn entries_are_compared_with_what_the_memory_allows() {
+    let mut config = RunConfig { memory_limit: true, verify: false, ..small("ycsb-c") };
+    config.protocols = ["silo", "silo+interleave=2", "silo+log=epoch"].map(String::from).to_vec();
+    config.settings.insert("ycsb.records".into(), "50000".into());
+    config.settings.insert("ycsb.theta".into(), "0".into());
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    for entry in &result.protocols {
+        let measured = entry.measured.as_ref().expect("figures");
+        let limit = measured.memory_limit.expect("asked for");
+        // Ten reads of a bucket and a record each. The cache holds some of these.
+        assert!((15.0..23.0).contains(&limit.lines_per_transaction), "{limit:?}");
+        let share = measured.throughput_tps.median * limit.lines_per_transaction / limit.line_reads_per_second;
+        assert!((limit.share / share - 1.0).abs() < 1e-9 && limit.share > 0.0, "{limit:?}");
+    }
+    assert!(report::html(&result, "").contains("limit: a transaction touches"));
+    assert_eq!(ResultFile::from_json(&result.to_json()).expect("reads what it writes").to_json(), result.to_json());
+    let simulated = RunConfig { memory_limit: true, ..simulated("ycsb-c", "abyss:4") };
+    assert!(simulated.resolve().expect_err("a chip").to_string().contains("native"));
+}
+
+#[test]
 fn threads_find_the_number_of_transactions_in_flight_and_keep_their_log() {
-    let mut config = small("ycsb-a");
+    // 32 workers on each of 32 threads, and the loaders besides.
+    let mut config = RunConfig { threads: 32, ..small("ycsb-a") };
     config.protocols = ["silo+interleave=auto", "mvto+interleave=auto", "silo"].map(String::from).to_vec();
     config.settings.insert("log".into(), "epoch".into());
     let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
@@ -356,7 +378,8 @@ fn the_schema_is_documented() {
         precision: Some(0.5),
         ..small("ycsb-a")
     };
-    for config in [simulated("ycsb-a", "abyss:2"), logged, precise] {
+    let limited = RunConfig { memory_limit: true, verify: false, protocols: vec!["silo".into()], ..small("ycsb-c") };
+    for config in [simulated("ycsb-a", "abyss:2"), logged, precise, limited] {
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
         collect(&json, &mut fields);

@@ -216,6 +216,11 @@ impl<M: Machine> Retry<M> {
     #[inline]
     pub fn aborted(&mut self) {
         self.attempts += 1;
+        if M::overlaps() {
+            // The transaction that was in the way may be in flight on this core. Two that go on in
+            // step would disturb each other again.
+            (0..1 + self.random.draw() % 4).for_each(|_| M::await_prefetched());
+        }
         let bound = self.bound();
         if bound == 0 {
             if self.attempts > GIVE_WAY_AFTER {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use contend_engine::Protocol;
+use contend_machine::Machine;
 use contend_model::pieces::Checked;
 use contend_sim::{Chip, ChipOptions, Simulated};
 use contend_workloads::Workload;
@@ -67,7 +68,12 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
                     &workload,
                     share,
                     &shared.tally,
-                    |_| !over(),
+                    |_, _| {
+                        // Transactions that never await anything must not keep the core to
+                        // themselves.
+                        Simulated::await_prefetched();
+                        !over()
+                    },
                     over,
                     |workload, tx, client, input, checker| {
                         workload.execute(&mut Checked::new(tx, checker, workload.kind(input)), client, input)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use contend_engine::{
     Abort, AbortReason, Declaration, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
 };
-use contend_machine::Machine;
+use contend_machine::{Machine, available_cores};
 use contend_model::pieces::{CheckedTypes, PieceChecker};
 use contend_protocols::method::{Backoff, Retry};
 use contend_workloads::{Checked, Violation, Workload};
@@ -102,11 +102,12 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         // Four threads overlap also where they share a core. A chip has enough cores.
         let overlapping = purpose == RunPurpose::Verify && config.chip.is_none();
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
-        let workers = threads * entry.threads.interleave.workers();
+        let workers = threads * entry.threads.interleave.workers(purpose);
+        // The main thread loads on a chip, and each core that runs workers on the host.
+        let loaders = available_cores().len().min(threads);
         let defaults = EngineConfig::default();
         let engine_config = EngineConfig {
-            // One slot is for the loader.
-            workers_max: defaults.workers_max.max(workers + 1),
+            workers_max: defaults.workers_max.max(workers + loaders),
             history: purpose != RunPurpose::Measure,
             partitions: W::declares(&workload_options).partitions.unwrap_or(1),
             options: engine_options.clone(),
@@ -141,7 +142,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         let sets_aside = memory.set_aside && purpose == RunPurpose::Measure && config.chip.is_none();
         protocol_options.extend(values(&MemoryOptions { set_aside: sets_aside }));
         protocol_options.extend(values(&entry.threads));
-        let climbs = entry.threads.interleave == Interleave::Auto && purpose == RunPurpose::Measure;
+        let climbs = entry.threads.interleave == Interleave::Auto;
         Ok(LoadedEngine {
             climbs,
             slots,
@@ -167,7 +168,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         workload: &W,
         share: u64,
         tally: &RefCell<Tally>,
-        mut goes_on: impl FnMut(&mut Worker<P, M>) -> bool,
+        mut goes_on: impl FnMut(&mut Worker<P, M>, &mut VecDeque<(u64, u64)>) -> bool,
         over: impl Fn() -> bool,
         mut execute: impl FnMut(
             &W,
@@ -179,7 +180,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
     ) -> Result<(), GivenUp> {
         let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker } = self;
         let end = worker.commits().saturating_add(share);
-        while goes_on(worker) && worker.commits() < end {
+        while goes_on(worker, waiting) && worker.commits() < end {
             M::work(INSTRUCTIONS_AROUND);
             *drawn += 1;
             let timed = drawn.is_multiple_of(TIMED_EVERY);

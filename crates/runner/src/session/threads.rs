@@ -11,6 +11,7 @@
 //! share. So the line stays in the caches of all cores, and the load costs no transfer.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use contend_engine::{Protocol, Worker};
 use contend_machine::{
-    Interleaved, Machine, Native, Ordering, SampledThread, SetAside, available_cores, pin_to_core, run_together,
+    Interleaved, Machine, Native, Ordering, SampledThread, SetAside, available_cores, park, pin_to_core, run_together,
+    wake_all,
 };
 use contend_model::pieces::Checked;
 use contend_workloads::Workload;
@@ -66,10 +68,11 @@ pub(crate) trait Host: Machine<U64 = Word> {
     /// Runs the bodies of a thread's workers until all have ended. Returns `false` if there is no
     /// memory for that.
     fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool;
-    /// Lets the thread's other workers run, until one of them calls [`Host::wake`] or ends.
-    fn park();
-    /// Wakes up to `count` of the thread's parked workers.
-    fn wake(count: usize);
+    /// Lets the thread's other workers run, until one of them calls [`Host::wake_all`] or ends.
+    /// Returns `false` at once if there is none.
+    fn park() -> bool;
+    /// Wakes the thread's parked workers.
+    fn wake_all();
 }
 
 impl Host for Native {
@@ -79,9 +82,11 @@ impl Host for Native {
         true
     }
 
-    fn park() {}
+    fn park() -> bool {
+        false
+    }
 
-    fn wake(_: usize) {}
+    fn wake_all() {}
 }
 
 impl Host for Interleaved {
@@ -89,12 +94,12 @@ impl Host for Interleaved {
         run_together(bodies)
     }
 
-    fn park() {
-        contend_machine::park();
+    fn park() -> bool {
+        park()
     }
 
-    fn wake(count: usize) {
-        contend_machine::wake(count);
+    fn wake_all() {
+        wake_all();
     }
 }
 
@@ -123,6 +128,18 @@ impl<M> Threads<M> {
         let all = (each as u64).saturating_add(SetAside::BLOCK as u64).saturating_mul(threads as u64);
         let mut left = available_bytes().into_iter().chain(address_space_left());
         if left.all(|left| all < left / 4) { each } else { 0 }
+    }
+}
+
+impl<M: Host> Threads<M> {
+    /// Returns what each thread knows of the number of transactions in flight that pays.
+    fn climbs(&mut self, purpose: RunPurpose, threads: usize) -> std::slice::IterMut<'_, Climb> {
+        let climb = || match purpose {
+            RunPurpose::Verify => Climb::in_a_hurry(),
+            RunPurpose::Measure | RunPurpose::Record => Climb::new(M::cycles_per_second()),
+        };
+        self.climbs.resize_with(threads, climb);
+        self.climbs.iter_mut()
     }
 }
 
@@ -175,16 +192,13 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         let workers = loaded.slots.len();
         // Each worker has a share of its own, so that no counter is shared by all.
         let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
-        let (workload, purpose, breakdown) = (&*loaded.workload, loaded.purpose, self.breakdown);
         let threads = loaded.threads;
-        let signals = &Signals::new(threads);
+        let (signals, breakdown) = (&Signals::new(threads), self.breakdown);
+        let running = Running { workload: &*loaded.workload, share, over: &signals.over, purpose: loaded.purpose };
         let each = if loaded.sets_aside { self.to_set_aside(interval.length, threads) } else { 0 };
         let mut all_aside = std::mem::take(&mut *aside());
         all_aside.resize_with(all_aside.len().max(threads), SetAside::default);
-        if loaded.climbs && self.climbs.is_empty() {
-            self.climbs.resize_with(threads, || Climb::new(M::cycles_per_second()));
-        }
-        let mut climbs = self.climbs.iter_mut();
+        let mut climbs = if loaded.climbs { self.climbs(loaded.purpose, threads) } else { [].iter_mut() };
         let mut slots_of: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
         loaded.slots.iter_mut().enumerate().for_each(|(number, slot)| slots_of[number % threads].push(slot));
         let bytes_before = loaded.engine.bytes();
@@ -203,13 +217,14 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
                         let _ = pin_to_core(core);
                         // By the thread that will use it, so that the memory is near its core.
                         aside.grow_to(each);
+                        let tally = RefCell::new(Tally::new(W::KINDS.len()));
                         // Before the gate as well: once it has opened, all handles have been sent,
                         // and `take` below need not wait for a thread.
                         registry.send(SampledThread::this()).expect("the main thread listens");
                         signals.start.wait();
-                        let outcome = aside.lend(|| work_all(slots, workload, share, &signals.over, purpose, climb));
+                        let outcomes = aside.lend(|| work_all(slots, running, &tally, climb));
                         signals.leave(breakdown);
-                        outcome
+                        outcomes.map(|outcomes| (outcomes, tally.into_inner()))
                     })
                 })
                 .collect();
@@ -226,9 +241,11 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         self.grown = self.grown * 0.75 + grown as f64;
         let mut count = IntervalResult { seconds, ..IntervalResult::default() };
         for outcome in outcomes {
-            for outcome in outcome.ok_or_else(no_stacks)? {
-                count.tally.add(&outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?);
+            let (outcomes, tally) = outcome.ok_or_else(no_stacks)?;
+            for outcome in outcomes {
+                outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?;
             }
+            count.tally.add(&tally);
         }
         Ok(count)
     }
@@ -314,94 +331,116 @@ fn no_stacks() -> RunError {
     )
 }
 
-/// Runs the transactions of a thread's workers. Returns the outcome of each, or `None` if there is
-/// no memory for their stacks.
+/// What the workers of an interval run.
+struct Running<'a, W> {
+    workload: &'a W,
+    /// The transactions that each worker commits.
+    share: u64,
+    over: &'a Word,
+    purpose: RunPurpose,
+}
+
+impl<W> Clone for Running<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W> Copy for Running<'_, W> {}
+
+/// Runs the transactions of a thread's workers, which add to its tally. Returns their outcomes, or
+/// `None` if there is no memory for their stacks.
 fn work_all<P: Protocol<M>, W: Workload, M: Host>(
     slots: Vec<&mut WorkerSlot<P, W, M>>,
-    workload: &W,
-    share: u64,
-    over: &Word,
-    purpose: RunPurpose,
+    running: Running<'_, W>,
+    tally: &RefCell<Tally>,
     climb: Option<&mut Climb>,
-) -> Option<Vec<Result<Tally, GivenUp>>> {
+) -> Option<Vec<Result<(), GivenUp>>> {
     let outcomes = RefCell::new(Vec::new());
-    let in_flight = climb.map(|climb| InFlight::new(climb, slots.len()));
-    let bodies = slots.into_iter().map(|slot| {
-        let (outcomes, in_flight) = (&outcomes, in_flight.as_ref());
+    let in_flight = climb.map(InFlight::new);
+    let bodies = slots.into_iter().enumerate().map(|(position, slot)| {
+        let outcomes = &outcomes;
+        let in_flight = in_flight.as_ref().map(|in_flight| (in_flight, position));
         Box::new(move || {
-            let tally = RefCell::new(Tally::new(W::KINDS.len()));
-            let outcome = work(slot, workload, share, &tally, over, purpose, in_flight);
+            let outcome = work(slot, running, tally, in_flight);
             // Before the thread leaves, where a breakdown keeps it, and before the other workers of
             // the thread end: a worker that runs no transaction must not hold back the epoch, or
             // the gate, of others.
             slot.worker.go_offline();
-            in_flight.into_iter().for_each(InFlight::leave);
-            outcomes.borrow_mut().push(outcome.map(|()| tally.into_inner()));
+            outcomes.borrow_mut().push(outcome);
         }) as Box<dyn FnOnce() + '_>
     });
     M::run_workers(bodies.collect()).then(|| outcomes.into_inner())
 }
 
 /// The workers of a thread that have transactions in flight, while it finds out how many of them
-/// pay.
+/// pay: those at the first positions.
 struct InFlight<'c> {
     climb: RefCell<&'c mut Climb>,
-    /// The workers that run transactions now, and how many of them should.
-    running: Cell<usize>,
+    /// How many workers are to run transactions.
     wanted: Cell<usize>,
-    /// The transactions that have ended.
-    ended: Cell<u64>,
+    /// The transactions that have begun.
+    begun: Cell<u64>,
 }
 
 impl<'c> InFlight<'c> {
-    fn new(climb: &'c mut Climb, workers: usize) -> Self {
+    fn new(climb: &'c mut Climb) -> Self {
         climb.resume();
         let wanted = Cell::new(climb.in_flight());
-        InFlight { climb: RefCell::new(climb), running: Cell::new(workers), wanted, ended: Cell::new(0) }
+        InFlight { climb: RefCell::new(climb), wanted, begun: Cell::new(0) }
     }
 
-    /// Called by a worker before each of its transactions. Returns when it is one of those that are
-    /// to be in flight, or the interval is over.
-    fn join<P: Protocol<M>, M: Host>(&self, worker: &mut Worker<P, M>, over: impl Fn() -> bool) {
-        self.ended.set(self.ended.get() + 1);
-        if self.ended.get().is_multiple_of(LOOK_EVERY) {
+    /// Called by the worker at this position before each of its transactions. Returns when it is
+    /// one of those that are to be in flight, or the interval is over; and whether it has been
+    /// parked until then.
+    fn join<P: Protocol<M>, M: Host>(
+        &self,
+        worker: &mut Worker<P, M>,
+        position: usize,
+        over: impl Fn() -> bool,
+    ) -> bool {
+        self.begun.set(self.begun.get() + 1);
+        if self.begun.get().is_multiple_of(LOOK_EVERY) {
             let mut climb = self.climb.borrow_mut();
             climb.note(M::now());
-            self.wanted.set(climb.in_flight());
-            M::wake(self.wanted.get().saturating_sub(self.running.get()));
+            if self.wanted.replace(climb.in_flight()) < climb.in_flight() {
+                M::wake_all();
+            }
         }
-        while self.running.get() > self.wanted.get() && !over() {
-            // A worker that runs no transaction must not hold back the epoch.
+        let mut was_parked = false;
+        while position >= self.wanted.get() && !over() {
+            // A worker that runs no transaction must not hold back the epoch. With a log this may
+            // take a while, and others may run meanwhile.
             worker.go_offline();
-            self.running.set(self.running.get() - 1);
-            M::park();
-            self.running.set(self.running.get() + 1);
+            if position < self.wanted.get() || !M::park() {
+                break;
+            }
+            was_parked = true;
         }
-    }
-
-    /// Called by a worker that runs no more transactions.
-    fn leave(&self) {
-        self.running.set(self.running.get() - 1);
+        was_parked
     }
 }
 
 /// Runs transactions until the interval is over or the worker's share has committed.
 fn work<P: Protocol<M>, W: Workload, M: Host>(
     slot: &mut WorkerSlot<P, W, M>,
-    workload: &W,
-    share: u64,
+    running: Running<'_, W>,
     tally: &RefCell<Tally>,
-    over: &Word,
-    purpose: RunPurpose,
-    in_flight: Option<&InFlight<'_>>,
+    in_flight: Option<(&InFlight<'_>, usize)>,
 ) -> Result<(), GivenUp> {
+    let Running { workload, share, over, purpose } = running;
     // Relaxed: pairs with the store in `Signals::watch`; the flag only ends the loop.
     let over = || over.load(Ordering::Relaxed) != 0;
-    let goes_on = |worker: &mut Worker<P, M>| {
+    let goes_on = |worker: &mut Worker<P, M>, waiting: &mut VecDeque<_>| {
         if M::overlaps() {
             // Transactions that never await anything must not keep the thread to themselves.
             M::await_prefetched();
-            in_flight.into_iter().for_each(|in_flight| in_flight.join(worker, over));
+            if let Some((in_flight, position)) = in_flight
+                && in_flight.join(worker, position, over)
+            {
+                // A commit that was waiting for the log has also waited while the worker did.
+                waiting.clear();
+            }
         }
         !over()
     };
