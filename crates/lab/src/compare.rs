@@ -92,9 +92,8 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
         None => run_part(plan, &plan.protocols, purpose, stop, observer)?,
         Some(_) => run_simulated(plan, purpose, stop, observer)?,
     };
-    if plan.config.memory_limit {
-        memory_limit::add(plan, &mut protocols, stop, observer)?;
-    }
+    let unknown_limits =
+        if plan.config.memory_limit { memory_limit::add(plan, &mut protocols, stop, observer) } else { Vec::new() };
     let comparison = tell_apart(&mut protocols, ended, plan.config.windows);
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
@@ -112,6 +111,7 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
     };
     result.finding = finding(&result);
     result.recommendation = recommendation(&result);
+    result.recommendation.extend(unknown_limits);
     Ok(Outcome { result, recorded })
 }
 

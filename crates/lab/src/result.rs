@@ -238,8 +238,13 @@ pub struct Measured {
 pub struct MemoryLimit {
     /// The lines that a transaction touches, counted on a simulated core.
     pub lines_per_transaction: f64,
+    /// The transactions of that count.
+    pub counted_transactions: u64,
     /// Random reads of lines per second, prefetched, of all threads together.
     pub line_reads_per_second: f64,
+    /// The bytes from which these lines were chosen: those of the tables, or a part of the
+    /// available memory if that is less.
+    pub read_bytes: u64,
     /// The transactions per second that these reads would allow.
     pub limit_tps: f64,
     /// The measured throughput as a part of that.

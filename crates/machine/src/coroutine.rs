@@ -43,20 +43,19 @@ fn set_current(coroutine: *mut Coroutine<'static>) {
     CURRENT.try_with(|current| current.set(coroutine)).expect("as in `current`");
 }
 
-/// Runs the bodies as coroutines of this thread, until all have ended. The first one begins; the
-/// others begin when those before them switch. Returns `false`, and runs none, if the host has no
-/// room for their stacks.
+/// Runs the bodies as coroutines of this thread, on a stack each, until all have ended. The first
+/// one begins; the others begin when those before them switch.
 ///
 /// # Panics
-/// With the payload of the first body that has panicked, after all others have ended. Or the thread
-/// runs coroutines already.
-pub fn run_together<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
+/// With the payload of the first body that has panicked, after all others have ended. Or there are
+/// fewer stacks than bodies, or the thread runs coroutines already.
+pub fn run_together<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>, stacks: &mut [Stack]) {
     assert!(current().is_null(), "a coroutine can't run coroutines");
     let count = bodies.len();
+    assert!(count <= stacks.len(), "{count} coroutines on {} stacks", stacks.len());
     if count == 0 {
-        return true;
+        return;
     }
-    let Some(stacks) = Stack::many(count) else { return false };
     let ended = |body| Coroutine {
         left_at: null_mut(),
         next: null_mut(),
@@ -70,7 +69,7 @@ pub fn run_together<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
     // From here on the coroutines are reached by these pointers only, until all have ended.
     let thread: *mut Coroutine<'b> = &raw mut thread;
     let first: *mut Coroutine<'b> = ring.as_mut_ptr();
-    for (number, stack) in stacks.iter().enumerate() {
+    for (number, stack) in stacks.iter().take(count).enumerate() {
         // SAFETY: all numbers are below the ring's length.
         unsafe {
             let coroutine = &mut *first.add(number);
@@ -87,7 +86,6 @@ pub fn run_together<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
     if let Some(panic) = ring.into_iter().find_map(|coroutine| coroutine.panic) {
         resume_unwind(panic);
     }
-    true
 }
 
 /// Lets the other coroutines of this thread's ring run. Returns when it is this one's turn again.
@@ -129,7 +127,7 @@ pub fn park() -> bool {
 }
 
 /// Returns whether no other coroutine of this thread would run if the calling one switched.
-pub(crate) fn is_alone() -> bool {
+pub fn is_alone() -> bool {
     let coroutine = current();
     // SAFETY: as in `switch_to_next`.
     coroutine.is_null() || unsafe { (*coroutine).next == coroutine }
@@ -307,6 +305,11 @@ mod tests {
 
     type Body<'b> = Box<dyn FnOnce() + 'b>;
 
+    fn run(bodies: Vec<Body<'_>>) {
+        let mut stacks = Stack::many(bodies.len()).expect("addresses");
+        run_together(bodies, &mut stacks);
+    }
+
     #[test]
     fn coroutines_take_turns_until_all_have_ended() {
         let order = RefCell::new(Vec::new());
@@ -320,7 +323,7 @@ mod tests {
                 }
             }) as Body<'_>
         });
-        assert!(run_together(bodies.collect()));
+        run(bodies.collect());
         assert_eq!(order.into_inner(), [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)]);
     }
 
@@ -338,7 +341,7 @@ mod tests {
                 *sum = half + (whole % 1000) as f64;
             }) as Body<'_>
         });
-        assert!(run_together(bodies.collect()));
+        run(bodies.collect());
         let alone = |number: u64| {
             let (mut whole, mut half) = (number, 0.5 * number as f64);
             for round in 0..1000u64 {
@@ -369,13 +372,13 @@ mod tests {
             switch_to_next();
             note(5);
         });
-        assert!(run_together(vec![parks(0), parks(1), wakes]));
+        run(vec![parks(0), parks(1), wakes]);
         assert_eq!(order.take(), [0, 1, 3, 4, 10, 11, 5]);
         // Nobody wakes them, but the one that ends does.
-        assert!(run_together(vec![parks(0), parks(1), Box::new(|| note(3))]));
+        run(vec![parks(0), parks(1), Box::new(|| note(3))]);
         assert_eq!(order.take(), [0, 1, 3, 10, 11]);
         // The only one of a ring goes on.
-        assert!(run_together(vec![Box::new(|| assert!(!park()))]));
+        run(vec![Box::new(|| assert!(!park()))]);
         assert!(!park());
         wake_all();
     }
@@ -390,13 +393,13 @@ mod tests {
             done.set(done.get() + 1);
         };
         let bodies: Vec<Body<'_>> = vec![Box::new(count), Box::new(|| panic!("one of three")), Box::new(count)];
-        let panic = catch_unwind(AssertUnwindSafe(|| run_together(bodies))).expect_err("one has panicked");
+        let panic = catch_unwind(AssertUnwindSafe(|| run(bodies))).expect_err("one has panicked");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"one of three"));
         assert_eq!(done.get(), 2);
         // The thread can run others afterwards, and alone nothing switches.
         switch_to_next();
-        assert!(run_together(vec![Box::new(|| done.set(7))]));
+        run(vec![Box::new(|| done.set(7))]);
         assert_eq!(done.get(), 7);
-        assert!(run_together(Vec::new()));
+        run_together(Vec::new(), &mut []);
     }
 }

@@ -29,7 +29,7 @@ mod spin_mutex;
 mod stack;
 
 pub use block::Block;
-pub use coroutine::{park, run_together, wake_all};
+pub use coroutine::{is_alone, park, run_together, wake_all};
 pub use interleaved::Interleaved;
 #[cfg(loom)]
 pub use model::{Loom, LoomWord};

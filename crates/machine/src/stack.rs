@@ -42,6 +42,9 @@ pub struct Stack {
 impl Stack {
     /// Creates `count` stacks; `None` if the host has no room for them.
     pub fn many(count: usize) -> Option<Vec<Stack>> {
+        if count == 0 {
+            return Some(Vec::new());
+        }
         let bytes = count.checked_mul(SPACING)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping, at an address that the kernel chooses.

@@ -160,6 +160,8 @@ impl RunConfig {
                 self.windows = native.windows;
             }
         }
+        // The limit is that of the host's memory.
+        self.memory_limit &= chip.is_none();
         self.chip = chip;
         Ok(self)
     }

@@ -84,7 +84,7 @@ impl RunPlan {
         match self.protocols.iter().find(|entry| entry.threads.interleave != Interleave::Count(1)) {
             None => Ok(()),
             Some(entry) => Err(RunError::BadInput(format!(
-                "'{}': several transactions in flight on a core belong to run and compare; valid for {what}: interleave=1",
+                "'{}': several transactions in flight on a core belong to measured runs; valid for {what}: interleave=1",
                 entry.name
             ))),
         }

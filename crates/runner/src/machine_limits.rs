@@ -107,14 +107,22 @@ pub fn limits(
 }
 
 /// Returns the random reads of cache lines per second, prefetched well ahead, of all threads
-/// together, from about this many bytes: the median of some rounds.
+/// together, from the first `bytes` of an arena: the median of some rounds. Returns the bytes as
+/// well, which are fewer than asked for where a quarter of the available memory is less.
 ///
 /// # Errors
 /// The machine has too little memory.
-pub fn prefetched_line_reads(bytes: usize, threads: usize, rounds: usize, window: Duration) -> Result<f64, RunError> {
-    let arena = Arena::of_bytes(bytes)?;
+pub fn prefetched_line_reads(
+    bytes: usize,
+    threads: usize,
+    rounds: usize,
+    window: Duration,
+) -> Result<(f64, usize), RunError> {
+    let mut arena = Arena::of_bytes(bytes.next_power_of_two())?;
+    arena.span = (bytes / LINE_BYTES).clamp(1, arena.lines.len());
     let rates: Vec<f64> = (0..rounds).map(|_| run(Probe::Prefetched, &arena, threads, window)).collect();
-    Ok(Spread::of(rates).map_or(0.0, |spread| spread.median) * threads as f64)
+    let rate = Spread::of(rates).map_or(0.0, |spread| spread.median) * threads as f64;
+    Ok((rate, arena.span * LINE_BYTES))
 }
 
 type Word = <Native as Machine>::U64;
@@ -123,6 +131,8 @@ type Word = <Native as Machine>::U64;
 /// of the next.
 struct Arena {
     lines: &'static [[Word; LINE_BYTES / 8]],
+    /// The lines from which prefetched reads choose.
+    span: usize,
     layout: Layout,
 }
 
@@ -152,7 +162,7 @@ impl Arena {
         // SAFETY: all lines were written. The block is freed only with the arena, and no borrow
         // from the arena outlives it.
         let lines = unsafe { std::slice::from_raw_parts(first.as_ptr(), count) };
-        Some(Arena { lines, layout })
+        Some(Arena { lines, span: count, layout })
     }
 
     fn next(&self, line: usize) -> usize {
@@ -219,7 +229,8 @@ fn step(probe: Probe, arena: &Arena, shared: &Word, mut state: usize) -> usize {
                 for line in &mut lines {
                     // The constants of Knuth's MMIX generator. Its upper bits are the random ones.
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    *line = (state >> 24) & (arena.lines.len() - 1);
+                    // The upper half, as a fraction of the span.
+                    *line = (((state as u64 >> 32) * arena.span as u64) >> 32) as usize;
                     Native::prefetch(&raw const arena.lines[*line]);
                 }
                 for line in lines {

@@ -201,6 +201,9 @@ pub enum Dispatch {
     Static,
     /// The protocol is behind a pointer, and each workload is compiled once.
     Dynamic,
+    /// Entries with several transactions in flight on a core are dynamic, the others static: a
+    /// build with the feature `lean`, whose figures are not comparable.
+    Mixed,
 }
 
 impl Dispatch {
@@ -221,8 +224,15 @@ impl Dispatch {
         }
         // A dynamic call costs nothing compared with the simulation of memory.
         let in_flight = |entry: &ProtocolPlan| entry.threads.interleave != Interleave::Count(1);
-        let is_lean = cfg!(feature = "lean") && plan.protocols.iter().any(in_flight);
-        let is_dynamic = is_lean || plan.chip.is_some() || !plan.workload.visit(IsMeasured);
+        let mut entries = plan.protocols.iter();
+        if cfg!(feature = "lean") && plan.chip.is_none() && Dispatch::NATIVE == Dispatch::Static {
+            match (entries.clone().any(in_flight), entries.all(in_flight)) {
+                (_, true) => return Dispatch::Dynamic,
+                (true, false) => return Dispatch::Mixed,
+                (false, _) => {}
+            }
+        }
+        let is_dynamic = plan.chip.is_some() || !plan.workload.visit(IsMeasured);
         if is_dynamic { Dispatch::Dynamic } else { Dispatch::NATIVE }
     }
 
@@ -231,6 +241,7 @@ impl Dispatch {
         match self {
             Dispatch::Static => "static",
             Dispatch::Dynamic => "dynamic",
+            Dispatch::Mixed => "mixed",
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Random reads of cache lines per second and thread, and atomic increments of one line by 1 to
-    /// N threads
+    /// N threads; with a workload, how near protocols come to that
     Limit(LimitArgs),
     /// Timestamps per second from each source, by 1, 4, 16, ... threads that do nothing else
     Timestamps(MicroArgs),

@@ -48,7 +48,7 @@ pub(crate) struct MeasureArgs {
     #[arg(long)]
     breakdown: bool,
     /// Also say how near each entry comes to what this machine's memory allows for the lines that
-    /// its transactions touch; takes some seconds more
+    /// its transactions touch; loads the tables of each once more, to count the lines
     #[arg(long)]
     limit: bool,
     /// Seed of all random choices [default: 42]

@@ -105,6 +105,9 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
         Ok(limits) => limits,
         Err(error) => return interrupted(error, &stop),
     };
+    if !args.json {
+        show::print(&text(&limits, threads))?;
+    }
     let of_workload = match plan.map(|plan| compare(&plan, &stop, &Bars::default())).transpose() {
         Ok(result) => result,
         Err(error) => return interrupted(error, &stop),
@@ -119,12 +122,25 @@ fn limit(args: &LimitArgs) -> Result<Status, UserError> {
         }
         show::print(&format!("{}\n", serde_json::to_string_pretty(&json).expect("plain data")))?;
     } else {
-        show::print(&text(&limits, threads))?;
-        for line in of_workload.iter().flat_map(memory_limits) {
-            show::print(&format!("{line}\n"))?;
+        if let Some(result) = &of_workload {
+            // The other recommendations are those of a comparison.
+            let unknown = result.recommendation.iter().filter(|line| line.starts_with("the memory's limit")).cloned();
+            for line in memory_limits(result).into_iter().chain(unknown) {
+                show::print(&format!("{line}\n"))?;
+            }
         }
     }
-    Ok(Status::Good)
+    let failed: Vec<&str> = of_workload
+        .iter()
+        .flat_map(|result| &result.protocols)
+        .filter(|entry| entry.failed())
+        .map(|entry| entry.protocol.as_str())
+        .collect();
+    if failed.is_empty() {
+        return Ok(Status::Good);
+    }
+    show::complain(&format!("the workload's check failed: {}", failed.join(", ")));
+    Ok(Status::CheckFailed)
 }
 
 fn text(limits: &Limits, threads: usize) -> String {

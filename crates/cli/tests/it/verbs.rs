@@ -50,6 +50,11 @@ fn values_out_of_range_are_refused_with_the_range() {
     refuses(&["compare", "ycsb-e", "--index", "hash"], &["ycsb.scan", "--index ordered"]);
     refuses(&["compare", "--protocols", "none", "--set", "silo.wait=wait"], &["silo.wait", "silo"]);
     refuses(&["bench", "limit", "--threads", "0"], &["threads is 0"]);
+    refuses(&["bench", "limit", "ycsb-c", "--protocols", "sillo"], &["sillo", "silo"]);
+    refuses(&["explore", "--protocol", "silo+interleave=8"], &["silo+interleave=8", "exploration", "interleave=1"]);
+    refuses(&["crash-test", "--protocol", "silo+interleave=2"], &["silo+interleave=2", "crash test", "interleave=1"]);
+    refuses(&["kill-test", "--set", "interleave=auto"], &["kill test", "interleave=1"]);
+    refuses(&["compare", "--machine", "abyss:4", "--limit"], &["--limit", "native"]);
     refuses(&["check", "x", "--isolation", "perfect"], &["perfect", "serializable"]);
 }
 
@@ -314,6 +319,26 @@ fn the_limits_of_the_machine_are_measured() {
         assert!(json[field]["median"].as_f64().is_some_and(|rate| rate > 1e4), "{json}");
     }
     assert!(!json["increments_per_second"].as_array().expect("a list").is_empty());
+    assert!(json.get("memory_limits").is_none(), "no workload was named");
+    let of_workload = [
+        "bench",
+        "limit",
+        "ycsb-c",
+        "--protocols",
+        "silo,silo+interleave=2",
+        "--set",
+        "ycsb.records=5k",
+        "--rounds",
+        "1",
+    ];
+    let output = contend(folder.path(), &[&of_workload[..], &["--seconds", "0.05", "--json"]].concat());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    for entry in ["silo", "silo+interleave=2"] {
+        assert!(json["memory_limits"][entry]["share"].as_f64().is_some_and(|share| share > 0.0), "{json}");
+    }
+    let output = contend(folder.path(), &[&of_workload[..], &["--seconds", "0.05"]].concat());
+    let shown = text(&output.stdout);
+    assert!(shown.contains("silo+interleave=2 reaches ") && shown.contains("prefetched 32 at a time"), "{shown}");
 }
 
 /// Ctrl-C stops a run at once, and its result so far is shown.

@@ -27,7 +27,7 @@ fn misses(protocol: &str, index: &str, operations: usize, reads: &str) -> f64 {
         settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
         ..RunConfig::default()
     };
-    lines_per_transaction(&config, (16 << 10, 8), &Stop::default()).expect("it runs")
+    lines_per_transaction(&config, (16 << 10, 8), &Stop::default()).expect("it runs").0
 }
 
 /// Returns the lines of a read and of a write, by protocol and index.

@@ -116,6 +116,26 @@ fn entries_are_compared_with_what_the_memory_allows() {
     assert_eq!(ResultFile::from_json(&result.to_json()).expect("reads what it writes").to_json(), result.to_json());
     let simulated = RunConfig { memory_limit: true, ..simulated("ycsb-c", "abyss:4") };
     assert!(simulated.resolve().expect_err("a chip").to_string().contains("native"));
+    assert!(!config.on("abyss:4").expect("a machine").memory_limit, "the host's limit");
+}
+
+#[test]
+fn a_limit_that_is_not_known_leaves_the_figures_as_they_are() {
+    // A precision, and an option of one of the protocols, are not for the run that counts. Long
+    // transactions of the only client do not end in it.
+    let mut config = RunConfig { memory_limit: true, verify: false, precision: Some(0.5), ..small("ycsb-c") };
+    config.protocols = ["silo", "mvto"].map(String::from).to_vec();
+    config.settings.insert("versions.collect".into(), "aggressive".into());
+    let known = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    assert!(known.protocols.iter().all(|entry| entry.measured.as_ref().expect("figures").memory_limit.is_some()));
+    config.settings.insert("ycsb.long_us".into(), "1000000".into());
+    config.protocols = vec!["mvto".into()];
+    config.precision = None;
+    let unknown = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    let measured = unknown.protocols[0].measured.as_ref().expect("figures");
+    assert!(measured.memory_limit.is_none() && measured.commits > 0, "{measured:?}");
+    let said = unknown.recommendation.iter().any(|line| line.contains("the memory's limit of mvto is not known: 0 tr"));
+    assert!(said, "{:?}", unknown.recommendation);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use contend_engine::{
     Projection, Protocol, RawTxn, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_judge::{recorded, verify_history};
-use contend_machine::{Interleaved, Machine, Native, run_together};
+use contend_machine::{Interleaved, Machine, Native, Stack, run_together};
 use contend_protocols::multiversion::cicada::Cicada;
 use contend_protocols::multiversion::msto::Msto;
 use rand::rngs::SmallRng;
@@ -265,7 +265,8 @@ impl Threads for Interleaved {
                     results.borrow_mut().push(result);
                 }) as Box<dyn FnOnce() + '_>
             };
-            assert!(run_together((first..count.min(first + 2)).map(one).collect()), "stacks");
+            let mut stacks = Stack::many(2).expect("addresses");
+            run_together((first..count.min(first + 2)).map(one).collect(), &mut stacks);
             results.into_inner()
         };
         let pairs = Native::all(count.div_ceil(2), |half| pair(2 * half));

@@ -44,6 +44,8 @@ pub(super) struct Climb {
     /// are left.
     kept: u32,
     left: u32,
+    /// The first of these numbers, and the largest.
+    bounds: (u32, u32),
     /// The commits since the time `since`.
     commits: u64,
     since: Option<Cycles>,
@@ -58,17 +60,18 @@ impl Climb {
             rates: [0.0; LADDER.len()],
             kept: KEPT_FIRST,
             left: 0,
+            bounds: (KEPT_FIRST, KEPT_MOST),
             commits: 0,
             since: None,
             cycles_per_second,
         }
     }
 
-    /// Returns a climb that goes from number to number at each look, for a verification: workers
-    /// come and go all the time.
+    /// Returns a climb that goes from number to number all the time, for a verification: workers
+    /// come and go.
     pub(super) fn in_a_hurry() -> Self {
         // Each tick of the clock counts as the longest time.
-        Climb::new(1.0)
+        Climb { kept: 1, bounds: (1, 1), ..Climb::new(1.0) }
     }
 
     /// Returns the number of transactions that are to be in flight.
@@ -122,9 +125,9 @@ impl Climb {
         let best = (0..LADDER.len()).max_by(|a, b| self.rates[*a].total_cmp(&self.rates[*b])).expect("a ladder");
         // 0, and so replaced, if the climb ended below the number in use.
         if self.rates[best] > self.rates[self.best] * BETTER {
-            (self.best, self.kept) = (best, KEPT_FIRST);
+            (self.best, self.kept) = (best, self.bounds.0);
         } else {
-            self.kept = (self.kept * 2).min(KEPT_MOST);
+            self.kept = (self.kept * 2).min(self.bounds.1);
         }
         self.left = self.kept;
     }

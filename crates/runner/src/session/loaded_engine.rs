@@ -104,7 +104,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         let threads = if overlapping { config.threads.max(4) } else { config.threads };
         let workers = threads * entry.threads.interleave.workers(purpose);
         // The main thread loads on a chip, and each core that runs workers on the host.
-        let loaders = available_cores().len().min(threads);
+        let loaders = if config.chip.is_some() { 1 } else { available_cores().len().min(threads) };
         let defaults = EngineConfig::default();
         let engine_config = EngineConfig {
             workers_max: defaults.workers_max.max(workers + loaders),

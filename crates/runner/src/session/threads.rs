@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use contend_engine::{Protocol, Worker};
 use contend_machine::{
-    Interleaved, Machine, Native, Ordering, SampledThread, SetAside, available_cores, park, pin_to_core, run_together,
-    wake_all,
+    Interleaved, Machine, Native, Ordering, SampledThread, SetAside, Stack, available_cores, is_alone, park,
+    pin_to_core, run_together, wake_all,
 };
 use contend_model::pieces::Checked;
 use contend_workloads::Workload;
@@ -65,37 +65,52 @@ pub(crate) struct Threads<M> {
 
 /// A machine whose cores are threads of the host.
 pub(crate) trait Host: Machine<U64 = Word> {
-    /// Runs the bodies of a thread's workers until all have ended. Returns `false` if there is no
-    /// memory for that.
-    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool;
+    /// The stacks that this number of workers of a thread need. `None` if there is no memory.
+    fn stacks(workers: usize) -> Option<Vec<Stack>>;
+    /// Runs the bodies of a thread's workers until all have ended.
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>, stacks: &mut [Stack]);
+    /// Whether no other worker of the thread runs.
+    fn is_alone() -> bool;
     /// Lets the thread's other workers run, until one of them calls [`Host::wake_all`] or ends.
-    /// Returns `false` at once if there is none.
-    fn park() -> bool;
+    fn park();
     /// Wakes the thread's parked workers.
     fn wake_all();
 }
 
 impl Host for Native {
-    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
+    fn stacks(_: usize) -> Option<Vec<Stack>> {
+        Some(Vec::new())
+    }
+
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>, _: &mut [Stack]) {
         assert!(bodies.len() <= 1, "a worker on each thread");
         bodies.into_iter().for_each(|body| body());
+    }
+
+    fn is_alone() -> bool {
         true
     }
 
-    fn park() -> bool {
-        false
-    }
+    fn park() {}
 
     fn wake_all() {}
 }
 
 impl Host for Interleaved {
-    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>) -> bool {
-        run_together(bodies)
+    fn stacks(workers: usize) -> Option<Vec<Stack>> {
+        Stack::many(workers)
     }
 
-    fn park() -> bool {
-        park()
+    fn run_workers<'b>(bodies: Vec<Box<dyn FnOnce() + 'b>>, stacks: &mut [Stack]) {
+        run_together(bodies, stacks);
+    }
+
+    fn is_alone() -> bool {
+        is_alone()
+    }
+
+    fn park() {
+        park();
     }
 
     fn wake_all() {
@@ -218,11 +233,14 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
                         // By the thread that will use it, so that the memory is near its core.
                         aside.grow_to(each);
                         let tally = RefCell::new(Tally::new(W::KINDS.len()));
+                        let mut stacks = M::stacks(slots.len());
                         // Before the gate as well: once it has opened, all handles have been sent,
                         // and `take` below need not wait for a thread.
                         registry.send(SampledThread::this()).expect("the main thread listens");
                         signals.start.wait();
-                        let outcomes = aside.lend(|| work_all(slots, running, &tally, climb));
+                        let stacks = stacks.as_deref_mut();
+                        let outcomes =
+                            stacks.map(|stacks| aside.lend(|| work_all(slots, stacks, running, &tally, climb)));
                         signals.leave(breakdown);
                         outcomes.map(|outcomes| (outcomes, tally.into_inner()))
                     })
@@ -348,14 +366,14 @@ impl<W> Clone for Running<'_, W> {
 
 impl<W> Copy for Running<'_, W> {}
 
-/// Runs the transactions of a thread's workers, which add to its tally. Returns their outcomes, or
-/// `None` if there is no memory for their stacks.
+/// Runs the transactions of a thread's workers, which add to its tally. Returns their outcomes.
 fn work_all<P: Protocol<M>, W: Workload, M: Host>(
     slots: Vec<&mut WorkerSlot<P, W, M>>,
+    stacks: &mut [Stack],
     running: Running<'_, W>,
     tally: &RefCell<Tally>,
     climb: Option<&mut Climb>,
-) -> Option<Vec<Result<(), GivenUp>>> {
+) -> Vec<Result<(), GivenUp>> {
     let outcomes = RefCell::new(Vec::new());
     let in_flight = climb.map(InFlight::new);
     let bodies = slots.into_iter().enumerate().map(|(position, slot)| {
@@ -370,7 +388,8 @@ fn work_all<P: Protocol<M>, W: Workload, M: Host>(
             outcomes.borrow_mut().push(outcome);
         }) as Box<dyn FnOnce() + '_>
     });
-    M::run_workers(bodies.collect()).then(|| outcomes.into_inner())
+    M::run_workers(bodies.collect(), stacks);
+    outcomes.into_inner()
 }
 
 /// The workers of a thread that have transactions in flight, while it finds out how many of them
@@ -408,14 +427,14 @@ impl<'c> InFlight<'c> {
             }
         }
         let mut was_parked = false;
-        while position >= self.wanted.get() && !over() {
+        while position >= self.wanted.get() && !M::is_alone() && !over() {
             // A worker that runs no transaction must not hold back the epoch. With a log this may
             // take a while, and others may run meanwhile.
             worker.go_offline();
-            if position < self.wanted.get() || !M::park() {
-                break;
+            if position >= self.wanted.get() {
+                M::park();
+                was_parked = true;
             }
-            was_parked = true;
         }
         was_parked
     }
