@@ -28,8 +28,9 @@ const CHIP: &str = "abyss:1";
 /// committed.
 const SECONDS: [f64; 3] = [0.002, 0.016, 0.128];
 const WARMUP_SECONDS: f64 = 0.0002;
-/// Transactions that suffice for a count, and the fewest that it may have.
+/// Transactions that suffice for a count: rare types of transactions are among them.
 const ENOUGH: u64 = 500;
+/// The fewest transactions of a count.
 const FEWEST: u64 = 20;
 /// The bytes and ways of the simulated core's cache.
 const CACHE: (usize, usize) = (32 << 10, 8);
@@ -38,13 +39,15 @@ const ROUNDS: usize = 5;
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// Returns the lines that a transaction of a configuration with one entry touches, each counted
-/// once as long as a cache of this many bytes and ways holds it; and the number of transactions.
+/// once as long as a cache of this many bytes and ways holds it; and the number of transactions,
+/// which is `enough` or more where that takes less than a tenth of a simulated second.
 ///
 /// # Errors
 /// The run can't be simulated, too few transactions commit, or it was stopped.
 pub fn lines_per_transaction(
     config: &RunConfig,
     (bytes, ways): (usize, usize),
+    enough: u64,
     stop: &Stop,
 ) -> Result<(f64, u64), RunError> {
     let mut counted = config.clone().on(CHIP)?;
@@ -61,7 +64,7 @@ pub fn lines_per_transaction(
         let measured = result.protocols.first().and_then(|entry| entry.measured.as_ref()).ok_or(RunError::Stopped)?;
         let simulation = measured.simulation.as_ref().ok_or(RunError::Stopped)?;
         found = (simulation.statistics.misses as f64 / measured.commits.max(1) as f64, measured.commits);
-        if measured.commits >= ENOUGH {
+        if measured.commits >= enough {
             break;
         }
     }
@@ -118,7 +121,7 @@ pub(crate) fn add(
 }
 
 fn limit(config: &RunConfig, tps: f64, bytes: usize, threads: usize, stop: &Stop) -> Result<MemoryLimit, RunError> {
-    let (lines, counted) = lines_per_transaction(config, CACHE, stop)?;
+    let (lines, counted) = lines_per_transaction(config, CACHE, ENOUGH, stop)?;
     let (rate, read) = prefetched_line_reads(bytes, threads, ROUNDS, WINDOW)?;
     let limit_tps = rate / lines.max(f64::MIN_POSITIVE);
     Ok(MemoryLimit {
