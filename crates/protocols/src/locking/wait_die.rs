@@ -16,6 +16,11 @@
 //! request that overtakes the waiters is younger still. No transaction starves by being too young:
 //! one that has died retains its timestamp, and so becomes the oldest.
 //!
+//! **Overtaking can starve a waiter.** An older writer waits as long as younger readers overtake
+//! it, one after the other. They end one by one, unless they fail each other's validation of gaps:
+//! two that scan a leaf and insert into it can do so for ever. The explorer finds this in
+//! `litmus-split` once in some hundred executions. With `waitdie.overtake=off` it cannot happen.
+//!
 //! **No cycle, in detail.** A request is asked about its blockers once, when it enters the queue
 //! (`may_wait`): the holders that conflict with it, and all waiters before it. It waits only if it
 //! is older than each. Later changes keep this true for all that stay in the queue:
