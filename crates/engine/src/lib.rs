@@ -58,7 +58,7 @@ mod worker;
 
 pub use cell_copy::CellCopy;
 pub use config::{Alignment, EngineConfig, EngineOptions};
-pub use contend_index::{Change, Leaf, LeafWords};
+pub use contend_index::{Change, LEAF_KEYS, Leaf, LeafWords};
 // The vocabulary, for authors of protocols and for programs that drive an engine by hand.
 pub use contend_model::{
     Abort, AbortCounts, AbortReason, AddToWord, Column, ColumnInfo, Columns, DeclarationNeeds, Declare, Direction,

@@ -1,5 +1,5 @@
-//! Point lookups a second, single and batched, of both indexes, with the time to load and the bytes
-//! per key.
+//! Point lookups a second, single, batched, and with several in flight as coroutines, of both
+//! indexes, with the time to load and the bytes per key.
 //!
 //! `cargo bench -p contend-index` measures; `-- --test`, or `cargo test --benches`, only shows that
 //! it runs. Other arguments choose: `hash`, `ordered`, `sparse`, `1000000.`, ... Every figure is
@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use contend_index::{Direction, Index, IndexKind, Key, Leaf, ScanVisitor};
-use contend_machine::Native;
+use contend_machine::{Interleaved, Machine, Native, Stack, run_together};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -18,6 +18,8 @@ use std::ops::ControlFlow;
 const SEED: u64 = 42;
 const WINDOWS: usize = 5;
 const BATCH: usize = 64;
+/// Coroutines of a core.
+const IN_FLIGHT: usize = 8;
 
 /// In which order, and of what kind, the keys come.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,7 @@ impl Keys {
     }
 }
 
-fn load(index: &Index<Native, u64>, keys: &[u64]) -> f64 {
+fn load<M: Machine>(index: &Index<M, u64>, keys: &[u64]) -> f64 {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for half in keys.chunks(keys.len().div_ceil(2)) {
@@ -66,6 +68,23 @@ fn rate(operations: usize, mut window: impl FnMut()) -> f64 {
         start.elapsed().as_secs_f64()
     });
     operations as f64 / seconds.fold(f64::INFINITY, f64::min) / 1e6
+}
+
+/// Lookups of [`IN_FLIGHT`] coroutines of one thread.
+fn in_flight(kind: IndexKind, keys: &[u64], probes: &[u64]) -> f64 {
+    let index = Index::<Interleaved, u64>::new(kind, keys.len(), 64, contend_index::LeafWords::Times);
+    load(&index, keys);
+    let mut stacks = Stack::many(IN_FLIGHT).expect("room for a few stacks");
+    let index = &index;
+    rate(probes.len(), || {
+        let part = |probes: &[u64]| {
+            let found = |key: &u64| index.get(*key).value.expect("loaded");
+            black_box(probes.iter().fold(0u64, |sum, key| sum.wrapping_add(found(key))));
+        };
+        let parts = probes.chunks(probes.len().div_ceil(IN_FLIGHT));
+        let bodies = parts.map(|probes| Box::new(move || part(probes)) as Box<dyn FnOnce() + '_>);
+        run_together(bodies.collect(), &mut stacks);
+    })
 }
 
 struct Count(u64);
@@ -100,7 +119,9 @@ fn measure(kind: IndexKind, order: Keys, count: usize, lookups: usize) {
     });
     let bytes = index.bytes() as f64 / count as f64;
     print!(
-        "{kind:?} {order:?} {count}: load {loaded:.2} s, {bytes:.1} B/key, get {single:.1} M/s, get_many {batched:.1} M/s"
+        "{kind:?} {order:?} {count}: load {loaded:.2} s, {bytes:.1} B/key, get {single:.1} M/s, get_many {batched:.1} M/s, \
+         {IN_FLIGHT} in flight {:.1} M/s",
+        in_flight(kind, &keys, &probes)
     );
     if kind == IndexKind::Ordered {
         let mut entries = Count(0);

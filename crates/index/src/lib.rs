@@ -28,7 +28,7 @@ mod pool;
 pub use contend_model::{Direction, IndexKind, Key, KeyWords, MAX_KEY_WORDS, key_of};
 pub use hash::HashIndex;
 use ordered::Near;
-pub use ordered::OrderedIndex;
+pub use ordered::{LEAF_KEYS, OrderedIndex};
 
 use contend_machine::{Atomic64, Machine, Ordering};
 use std::ops::ControlFlow;

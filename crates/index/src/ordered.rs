@@ -21,6 +21,13 @@
 //!    tell where the leaf ends; it goes on with that key, from the parent if that has not changed,
 //!    from the root otherwise.
 //!
+//! # What a lookup reads
+//! A leaf's first line has a byte of each key, and so tells which entry to read (`leaf`). An inner
+//! node's first line tells which of its lines to search (`inner`). So a lookup of a batch reads two
+//! lines of a leaf, and three of an inner node, where keys have one word. A lookup alone asks for
+//! all lines of a node at once instead, if nothing else is in flight on its core: only the latency
+//! counts for it.
+//!
 //! # Invariants
 //! - The memory of a leaf never serves as inner node, nor the other way round; so a stale pointer
 //!   leads to a node of its kind, whose slots hold values or children as expected. A reader that
@@ -39,7 +46,9 @@
 //!   version at which it read it; they may differ.
 
 mod batch;
+mod inner;
 mod insert;
+mod leaf;
 mod lookup;
 mod node;
 mod remove;
@@ -52,18 +61,20 @@ use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::pool::Pool;
 use crate::{Key, LeafWords};
+use inner::InnerNode;
 pub(crate) use insert::Near;
+use leaf::LeafNode;
 use node::Node;
 
-/// Keys of a leaf. Of 16 to 64 measured with 10 M 8-byte keys the best for lookups: a search reads
-/// the header and three lines. Under a model checker the third key splits a leaf.
-const LEAF: usize = if cfg!(loom) { 2 } else { 24 };
-/// Children of an inner node; measured likewise.
-const INNER: usize = if cfg!(loom) { 4 } else { 48 };
+/// Keys of a leaf of an ordered index: as many as have room for a fingerprint. Under a model
+/// checker the third key splits a leaf.
+pub const LEAF_KEYS: usize = if cfg!(loom) { 2 } else { 32 };
+/// Children of an inner node: as many as the pivots serve.
+const INNER: usize = if cfg!(loom) { 4 } else { 40 };
 
 /// Returns whether a level of a tree of this height has more nodes than fit into a near cache.
-/// Level 0 is that of the leaves. Nodes are about 500 bytes long, and a tree of height 2 has some
-/// hundreds of leaves or more.
+/// Level 0 is that of the leaves. Nodes are 600 to 700 bytes long, or more for keys of several
+/// words, and a tree of height 2 has some hundreds of leaves.
 #[inline(always)]
 fn is_far_level(height: u64, level: u64) -> bool {
     height >= 2 + 2 * level
@@ -72,7 +83,7 @@ fn is_far_level(height: u64, level: u64) -> bool {
 /// An index of points and ranges; see the module. `L` is the number of keys in a leaf, `I` that of
 /// children of an inner node.
 #[derive(Debug)]
-pub struct OrderedIndex<M: Machine, K: Key, const L: usize = LEAF, const I: usize = INNER> {
+pub struct OrderedIndex<M: Machine, K: Key, const L: usize = LEAF_KEYS, const I: usize = INNER> {
     /// An inner node whose only child is the root, so that the root can change like any child. Its
     /// word is the height of the tree: 0 if the root is a leaf.
     anchor: NonNull<M::U64>,
@@ -88,9 +99,6 @@ pub struct OrderedIndex<M: Machine, K: Key, const L: usize = LEAF, const I: usiz
 unsafe impl<M: Machine, K: Key, const L: usize, const I: usize> Send for OrderedIndex<M, K, L, I> {}
 // SAFETY: as for `Send`; all access to the words is atomic.
 unsafe impl<M: Machine, K: Key, const L: usize, const I: usize> Sync for OrderedIndex<M, K, L, I> {}
-
-type LeafNode<'a, M, K, const L: usize> = Node<'a, M, K, L>;
-type InnerNode<'a, M, K, const I: usize> = Node<'a, M, K, I>;
 
 impl<M: Machine, K: Key> OrderedIndex<M, K> {
     /// Creates an empty index.
@@ -170,7 +178,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn inner(&self, words: *mut M::U64) -> InnerNode<'_, M, K, I> {
         // SAFETY: such addresses lead to slots of `inners`, which live and keep their kind as long
         // as the index.
-        unsafe { Node::new(words) }
+        unsafe { InnerNode::new(words) }
     }
 
     /// The leaf at an address that was read in a validated inner node of level 1, or came from the
@@ -179,6 +187,6 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn leaf(&self, words: *mut M::U64) -> LeafNode<'_, M, K, L> {
         // SAFETY: such addresses lead to slots of `leaves`, which live and keep their kind as long
         // as the index.
-        unsafe { Node::new(words) }
+        unsafe { LeafNode::new(words) }
     }
 }

@@ -121,4 +121,9 @@ impl Machine for Interleaved {
     fn le_mask(lines: &[[AtomicU64; 8]], bound: u64) -> Option<u64> {
         Native::le_mask(lines, bound)
     }
+
+    #[inline(always)]
+    fn eq_mask(words: &[AtomicU64], byte: u8) -> u64 {
+        Native::eq_mask(words, byte)
+    }
 }

@@ -229,8 +229,8 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// Whether a load costs more than a mispredicted branch, as on a simulated chip: a search
-    /// should then make few of them.
+    /// Whether a load costs more than a mispredicted branch, as on a simulated chip or under a
+    /// model checker: a search should then make few of them.
     const LOADS_ARE_COSTLY: bool = false;
 
     /// Returns a bit for each word of these lines that is `<= bound`, the first word's lowest, by
@@ -240,4 +240,32 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     fn le_mask(_lines: &[[Self::U64; 8]], _bound: u64) -> Option<u64> {
         None
     }
+
+    /// Returns a bit for each byte of these words, at most eight, that is `byte`, the bit of the
+    /// first word's lowest byte first. Each word is read as by a relaxed load.
+    #[inline(always)]
+    fn eq_mask(words: &[Self::U64], byte: u8) -> u64 {
+        eq_mask_by_words::<Self>(words, byte)
+    }
+}
+
+/// A 1 in each byte of a word.
+pub(crate) const ONES: u64 = u64::from_ne_bytes([1; 8]);
+
+/// [`Machine::eq_mask`] by words, eight bytes at a time.
+#[inline(always)]
+fn eq_mask_by_words<M: Machine>(words: &[M::U64], byte: u8) -> u64 {
+    let mut mask = 0;
+    for (i, word) in words.iter().enumerate() {
+        // Relaxed: see `Machine::eq_mask`.
+        let difference = word.load(Ordering::Relaxed) ^ (u64::from(byte) * ONES);
+        // The highest bit of each byte that is 0: the sum has that bit if one of the lower seven is
+        // set, and carries nothing to the next byte.
+        let lower = ONES * 0x7f;
+        let zeros = !(((difference & lower) + lower) | difference | lower);
+        // Brings bit `8 * i` to bit `56 + i`.
+        let bits = (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= bits << (8 * i);
+    }
+    mask
 }

@@ -195,6 +195,7 @@ impl Atomic64 for LoomWord {
 impl Machine for Loom {
     type U64 = LoomWord;
     const NAME: &'static str = "loom";
+    const LOADS_ARE_COSTLY: bool = true;
 
     fn fence(order: Ordering) {
         fence(order);

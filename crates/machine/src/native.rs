@@ -211,6 +211,15 @@ impl Machine for Native {
     fn le_mask(lines: &[[AtomicU64; 8]], bound: u64) -> Option<u64> {
         lines::le_mask(lines, bound)
     }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[inline(always)]
+    fn eq_mask(words: &[AtomicU64], byte: u8) -> u64 {
+        match <&[AtomicU64; 4]>::try_from(words) {
+            Ok(words) => lines::eq_mask(words, byte),
+            Err(_) => crate::eq_mask_by_words::<Self>(words, byte),
+        }
+    }
 }
 
 /// Advises the whole huge pages inside the block. A refusal (a kernel without them) costs speed,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use contend_derive::Row;
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, EngineConfig, EngineOptions, IndexKind, NamedProtocol, Options, TableSpec,
-    Transaction, Txn, TypedTable, Worker,
+    Abort, AbortReason, Direction, Engine, EngineConfig, EngineOptions, IndexKind, LEAF_KEYS, NamedProtocol, Options,
+    TableSpec, Transaction, Txn, TypedTable, Worker,
 };
 use contend_machine::Native;
 use contend_model::pieces::{Piece, TypeSet, Types};
@@ -347,7 +347,7 @@ fn inserts_behind_a_reader<P: NamedProtocol<Native, Options = Ic3Options>>() -> 
     let [a, b] = ["a", "b"].map(|name| engine.create_typed(&TableSpec::of::<Pair>(name, IndexKind::Ordered, 100)));
     let mut loader = engine.loader().expect("a free slot");
     // Keys are loaded in order, so the leaves are full, and the last key has a leaf of its own.
-    let last = 24 * 2;
+    let last = 2 * LEAF_KEYS as u64;
     for table in [&a, &b] {
         for key in 0..=last {
             assert!(loader.insert(table, key, |row| row.fill(0)).expect("memory"));

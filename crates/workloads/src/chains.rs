@@ -16,6 +16,7 @@ use contend_model::{
     Update, option_choices, options,
 };
 
+use crate::litmus::LEAF;
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
@@ -183,7 +184,7 @@ const TYPES: usize = 4;
 /// Pieces of a type.
 const NAMES: [&str; 4] = ["first", "second", "third", "fourth"];
 /// The keys that the first table begins with: as many as fill a leaf of an ordered index.
-const LOADED: u64 = 24;
+const LOADED: u64 = LEAF;
 /// The distance of two loaded keys.
 const DISTANCE: u64 = 10;
 /// The rows that are loaded into each table, and that no transaction inserts or deletes.

@@ -194,8 +194,9 @@ const PARTITIONS: u64 = 2;
 
 /// The number of keys that have a row at the start, in both tables.
 const LOADED: u64 = 2;
-/// The number of keys of a full leaf of an ordered index into which they were inserted in order.
-const LEAF: u64 = 24;
+/// The number of keys of a full leaf of an ordered index (`contend_index::LEAF_KEYS`) into which
+/// they were inserted in order.
+pub(crate) const LEAF: u64 = 32;
 /// A key that has no row at the start, in the shapes that use it; nor have the next two keys.
 const ABSENT: u64 = 10;
 
@@ -517,5 +518,15 @@ impl Workload for Litmus {
             return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
         }
         Ok(Checked(format!("the counter is {commits}, as many as have committed")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LEAF;
+
+    #[test]
+    fn a_full_leaf_has_as_many_keys_as_the_shapes_expect() {
+        assert_eq!(LEAF, contend_engine::LEAF_KEYS as u64);
     }
 }

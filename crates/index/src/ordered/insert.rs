@@ -108,7 +108,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn try_insert(&self, key: &KeyWords, value: u64, end: &mut Option<KeyWords>) -> Option<Insert<M>> {
         // Whether the way down keeps to the right edge of the tree.
         let mut rightmost = true;
-        let reached = self.descend(key, |visit| {
+        let reached = self.descend::<true>(key, |visit| {
             rightmost &= visit.slot == visit.count;
             if visit.slot < visit.count {
                 *end = Some(visit.node.key(visit.slot));
@@ -185,9 +185,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let ascending = rank > 0 && leaf.hint() == rank;
         let at = if strange || ascending || (rightmost && rank >= L - L / 8) { rank } else { L / 2 };
         let count = leaf.count();
-        leaf.copy_tail(right, at, count, count);
-        right.set_count(count - at, 0);
-        leaf.set_count(at, leaf.hint());
+        leaf.split(right, at);
         if rank > at || at == count {
             right.insert_entry(rank - at, key, value);
         } else {
@@ -235,10 +233,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let right_version = right.latch_new();
         // The separator that goes up. At the right edge the left half stays full.
         let middle = if rightmost { count - 2 } else { count / 2 };
-        node.copy_tail(right, middle + 1, count, count + 1);
-        right.set_count(count - middle - 1, 0);
-        let separator = node.key(middle);
-        node.set_count(middle, 0);
+        let separator = node.split(right, middle);
         let root = self.adopt(parent, visit.parent_slot, &separator, node.words(), right.words());
         // Right, left, parent: see the module.
         right.publish(right_version);

@@ -51,9 +51,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     /// Descends to the leaf that covers `key`. Returns `None` if another thread has come between,
     /// or `visit` returns false: the caller starts over.
     ///
-    /// What `visit` reads in the node is valid only if the descent gets beyond that node.
+    /// What `visit` reads in the node is valid only if the descent gets beyond that node. `WHOLE`
+    /// says that the caller needs the leaf's entries, and not the first line only.
     #[inline(always)]
-    pub(super) fn descend<'a>(
+    pub(super) fn descend<'a, const WHOLE: bool>(
         &'a self,
         key: &KeyWords,
         mut visit: impl FnMut(&Visit<'a, M, K, I>) -> bool,
@@ -68,14 +69,14 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             // Any word, as long as the parent is not validated: it is prefetched, which any address
             // may be, but not followed.
             let child = parent.child(slot);
-            if level == 0 {
-                LeafNode::<M, K, L>::prefetch(child, true);
+            if (WHOLE || !M::overlaps()) && level == 0 {
+                Node::<M>::prefetch(child, LeafNode::<M, K, L>::WORDS);
             }
             if M::overlaps() && is_far_level(height, level) {
                 if level > 0 {
-                    InnerNode::<M, K, I>::prefetch(child, true);
+                    Node::<M>::prefetch(child, InnerNode::<M, K, I>::SEARCHED);
                 }
-                M::await_prefetched();
+                M::await_line(child);
             }
             if !parent.is_at(parent_version) {
                 return None;
@@ -102,11 +103,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             if !parent.is_at(parent_version) {
                 return None;
             }
-            // The count may be torn from the keys while a writer changes the node: cut, so that no
-            // index leaves the node. What is read here is validated in the next round, before the
-            // address that it leads to is followed.
-            let count = node.count().min(I - 1);
-            let next = node.rank(key, count);
+            // What is read here is validated in the next round, before the address that it leads to
+            // is followed.
+            let count = node.separators();
+            let next = node.rank(key);
             if !visit(&Visit { node, version, count, slot: next, parent, parent_version, parent_slot: slot }) {
                 return None;
             }
@@ -121,12 +121,17 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let key = key.to_words();
         let mut spin = Spin::<M>::new();
         loop {
-            if let Some(reached) = self.descend(&key, |_| true) {
-                let (_, value) = reached.leaf.find(&key);
+            if let Some(reached) = self.descend::<false>(&key, |_| true) {
+                let leaf = reached.leaf;
+                let candidates = leaf.candidates(&key);
+                if M::overlaps() && self.is_far() {
+                    leaf.await_first(candidates);
+                }
+                let value = leaf.value_among(candidates, &key);
                 // The entry belongs to the version, which the caller may observe: the set of keys
                 // had it, or had it not.
-                if reached.leaf.is_at(reached.version) {
-                    return Self::lookup(reached.leaf, reached.version, value);
+                if leaf.is_at(reached.version) {
+                    return Self::lookup(leaf, reached.version, value);
                 }
             }
             spin.wait();
@@ -134,7 +139,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     #[inline(always)]
-    pub(super) fn lookup(leaf: Node<'_, M, K, L>, version: u64, value: u64) -> Lookup<M> {
+    pub(super) fn lookup(leaf: LeafNode<'_, M, K, L>, version: u64, value: u64) -> Lookup<M> {
         Lookup { value: (value != 0).then_some(value), leaf: leaf.leaf(), version }
     }
 }

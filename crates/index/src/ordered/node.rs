@@ -1,8 +1,5 @@
-//! A node: `version, word, count, link; keys by columns; values or children`, every column on its
-//! own cache lines.
-//!
-//! An inner node with `n` separators has `n + 1` children; child `i` covers the keys from separator
-//! `i - 1` (inclusive) to separator `i` (exclusive). A leaf's values stand beside its keys.
+//! What all nodes have in common: the first line, which has `version, word, count, link` and four
+//! words of the kind of node ([`super::inner`], [`super::leaf`]).
 //!
 //! **The version** is a seqlock and a latch in one word. It is odd while a writer changes the node,
 //! grows by 2 with each change, and never restarts. Four pairs carry it:
@@ -14,18 +11,18 @@
 //! | `publish` (Release) | the exchange of `latch` (Acquire) | a writer that changes an older state than the last writer left |
 //! | the exchange of `latch` from the observed version | all other changes of the word | a writer whose reads were overtaken: `latch` fails |
 //!
-//! **Lines.** The first line has version, protocol word and count. A lookup reads it, the lines of
-//! the keys and one line of the values. A transaction that raises the word takes the first line
-//! from other lookups of the leaf. In exchange a miss finds the word in a line that it has read.
+//! **Lines.** A lookup reads the first line of each node on its way. The four words tell which
+//! other lines it needs. A transaction that raises a leaf's word takes its
+//! first line from other lookups of the leaf. In exchange a miss finds the word in a line that it
+//! has read.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::search::count_le;
+use crate::Leaf;
 use crate::pool::LINE;
-use crate::{Key, KeyWords, Leaf, MAX_KEY_WORDS};
 
 /// The bit of a version that says that a writer changes the node.
 const LATCHED: u64 = 1;
@@ -42,11 +39,14 @@ const COUNT: usize = 2;
 /// The position of the pool's word in a free node. A node in use leaves it alone, and no reader
 /// looks at it, so the pool may write it while an old reader is in the node.
 pub(super) const LINK: usize = 3;
-const FIRST_KEY: usize = 8;
+/// The position of the four words of the kind of node.
+pub(super) const OWN: usize = 4;
+/// The words of the first line.
+pub(super) const HEADER: usize = 8;
 
 const COUNT_BITS: u32 = 32;
 
-/// A node of an index that lives for `'a`, with room for `N` values or children.
+/// A node of an index that lives for `'a`, of either kind.
 ///
 /// Methods that read keys, values or the count return the words of the moment, and the reader
 /// validates them. Methods that write need the latch.
@@ -55,37 +55,31 @@ const COUNT_BITS: u32 = 32;
 /// version: an Acquire load before (`version`), an Acquire fence after (`is_at`). Writers order
 /// them by the latch and the fence after it (`latch`), and by the Release store that ends the
 /// change (`publish`).
-pub(super) struct Node<'a, M: Machine, K: Key, const N: usize> {
+pub(super) struct Node<'a, M: Machine> {
     words: NonNull<M::U64>,
-    index: PhantomData<(&'a M::U64, K)>,
+    index: PhantomData<&'a M::U64>,
 }
 
-impl<M: Machine, K: Key, const N: usize> Clone for Node<'_, M, K, N> {
+impl<M: Machine> Clone for Node<'_, M> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine, K: Key, const N: usize> Copy for Node<'_, M, K, N> {}
+impl<M: Machine> Copy for Node<'_, M> {}
 
-impl<M: Machine, K: Key, const N: usize> PartialEq for Node<'_, M, K, N> {
+impl<M: Machine> PartialEq for Node<'_, M> {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         self.words == other.words
     }
 }
 
-impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
-    /// Words of a column.
-    const COLUMN: usize = N.next_multiple_of(8);
-    const FIRST_VALUE: usize = FIRST_KEY + K::WORDS * Self::COLUMN;
-    /// Words of a node.
-    pub(super) const WORDS: usize = Self::FIRST_VALUE + Self::COLUMN;
-
+impl<'a, M: Machine> Node<'a, M> {
     /// # Safety
-    /// `words` is not null and leads to `Self::WORDS` initialised words that live for `'a`, and
-    /// serve as a node of this type only.
+    /// `words` is not null and leads to the initialised words of a node, [`HEADER`] or more, that
+    /// live for `'a` and serve as a node of its kind only.
     #[inline(always)]
     pub(super) unsafe fn new(words: *mut M::U64) -> Self {
         debug_assert!(!words.is_null());
@@ -108,33 +102,33 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.words.as_ptr() as usize >> 12
     }
 
+    /// Returns the first line.
     #[inline(always)]
-    fn at(self, i: usize) -> &'a M::U64 {
-        debug_assert!(i < Self::WORDS);
-        // SAFETY: by the contract of `new`; every caller's `i` is inside the node.
-        unsafe { self.words.add(i).as_ref() }
+    pub(super) fn header(self) -> &'a [M::U64; HEADER] {
+        // SAFETY: by the contract of `new`.
+        unsafe { self.words.cast().as_ref() }
     }
 
-    /// Returns column `i` of the keys.
+    /// Returns `N` words from word `from` on.
+    ///
+    /// # Safety
+    /// They are words of the node.
     #[inline(always)]
-    fn column(self, i: usize) -> &'a [M::U64; N] {
-        debug_assert!(i < K::WORDS);
-        // SAFETY: by the contract of `new`: the column's words are inside the node.
-        unsafe { self.words.add(FIRST_KEY + i * Self::COLUMN).cast().as_ref() }
+    pub(super) unsafe fn span<const N: usize>(self, from: usize) -> &'a [M::U64; N] {
+        // SAFETY: in the node, by the caller's promise; and it lives for `'a`, by that of `new`.
+        unsafe { self.words.add(from).cast().as_ref() }
     }
 
     #[inline(always)]
-    fn slot(self, i: usize) -> &'a M::U64 {
-        debug_assert!(i < N);
-        self.at(Self::FIRST_VALUE + i)
+    fn at(self, word: usize) -> &'a M::U64 {
+        &self.header()[word]
     }
 
-    /// Prefetches the lines that a search reads, and the values if `values`.
+    /// Prefetches the lines of the first `words` words at an address, which may be any.
     #[inline(always)]
-    pub(super) fn prefetch(words: *mut M::U64, values: bool) {
-        let lines = (if values { Self::WORDS } else { Self::FIRST_VALUE }) * 8 / LINE;
-        for line in 0..lines {
-            M::prefetch(words.cast::<u8>().wrapping_add(line * LINE));
+    pub(super) fn prefetch(node: *mut M::U64, words: usize) {
+        for line in 0..(words * 8).div_ceil(LINE) {
+            M::prefetch(node.cast::<u8>().wrapping_add(line * LINE));
         }
     }
 
@@ -262,9 +256,9 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
         self.at(WORD)
     }
 
-    // ---- Keys. ----
+    // ---- The number of keys. ----
 
-    /// Returns the number of keys in the node, at most `N`.
+    /// Returns the number of keys in the node.
     #[inline(always)]
     pub(super) fn count(self) -> usize {
         // Relaxed: a reader validates by `is_at`; a writer has the latch. The reader uses the count
@@ -281,197 +275,27 @@ impl<'a, M: Machine, K: Key, const N: usize> Node<'a, M, K, N> {
     }
 
     pub(super) fn set_count(self, count: usize, hint: usize) {
-        debug_assert!(count <= N);
         // Relaxed: published by the Release of `publish`. It need not come after the keys that it
         // counts, since no reader trusts either before the version.
         self.at(COUNT).store(count as u64 | (hint as u64) << COUNT_BITS, Ordering::Relaxed);
     }
+}
 
-    #[inline(always)]
-    pub(super) fn key(self, i: usize) -> KeyWords {
-        let mut key = [0; MAX_KEY_WORDS];
-        for (column, word) in key.iter_mut().enumerate().take(K::WORDS) {
-            // Relaxed: as in `count`. Another key may be written between the loads of two words,
-            // and then `is_at` fails.
-            *word = self.column(column)[i].load(Ordering::Relaxed);
-        }
-        key
-    }
-
-    /// Returns the number of the first `count` keys that are `<= key`.
-    #[inline(always)]
-    pub(super) fn rank(self, key: &KeyWords, count: usize) -> usize {
-        if K::WORDS == 1 {
-            return count_le::<M>(self.column(0), count, key[0]);
-        }
-        // The keys that agree with `key` in the words so far are `low..high`. The bounds meet if
-        // another thread interferes.
-        let (mut low, mut high) = (0, count);
-        for (column, &word) in key.iter().enumerate().take(K::WORDS) {
-            let words = &self.column(column)[low..high];
-            let not_above = count_le::<M>(words, words.len(), word);
-            if column + 1 == K::WORDS {
-                return low + not_above;
-            }
-            let below = if word == 0 { 0 } else { count_le::<M>(words, words.len(), word - 1) };
-            (low, high) = (low + below, low + not_above.max(below));
-            if low == high {
-                break;
-            }
-        }
-        low
-    }
-
-    /// Whether key `i` is `key`.
-    #[inline(always)]
-    fn is_key(self, i: usize, key: &KeyWords) -> bool {
-        let mut difference = 0;
-        for (column, word) in key.iter().enumerate().take(K::WORDS) {
-            // Relaxed: as in `key`.
-            difference |= self.column(column)[i].load(Ordering::Relaxed) ^ word;
-        }
-        difference == 0
-    }
-
-    /// Returns the position in a leaf at which `key` belongs if it is absent, and its value, or 0.
-    #[inline(always)]
-    pub(super) fn find(self, key: &KeyWords) -> (usize, u64) {
-        let rank = self.rank(key, self.count().min(N)).min(N);
-        (rank, self.value_at_rank(key, rank))
-    }
-
-    /// Returns the value of `key` as [`Node::find`] does, when the rank is known.
-    #[inline(always)]
-    pub(super) fn value_at_rank(self, key: &KeyWords, rank: usize) -> u64 {
-        // There is no branch on the outcome of the search. Key and value are loaded one after the
-        // other; a writer that shifts entries between the two makes them a mixture, and `is_at`
-        // fails.
-        let before = rank.saturating_sub(1);
-        let present = (rank > 0) & self.is_key(before, key);
-        // Relaxed: as in `key`.
-        let value = self.slot(before).load(Ordering::Relaxed);
-        if present { value } else { 0 }
-    }
-
-    /// Prefetches the line of a value or child.
-    #[inline(always)]
-    pub(super) fn prefetch_slot(self, i: usize) {
-        M::prefetch(self.slot(i));
-    }
-
-    /// Returns the position of the first key that is `>= key`.
-    pub(super) fn lower_bound(self, key: &KeyWords, count: usize) -> usize {
-        let rank = self.rank(key, count);
-        rank - usize::from(rank > 0 && self.is_key(rank - 1, key))
-    }
-
-    #[inline(always)]
-    pub(super) fn value(self, i: usize) -> u64 {
-        // Relaxed: as in `count`.
-        self.slot(i).load(Ordering::Relaxed)
-    }
-
-    // ---- Changes of a latched node. ----
-
-    fn set_key(self, i: usize, key: &KeyWords) {
-        for (column, word) in key.iter().enumerate().take(K::WORDS) {
-            // Relaxed: as in `set_count`.
-            self.column(column)[i].store(*word, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn set_value(self, i: usize, value: u64) {
-        // Relaxed: as in `set_count`.
-        self.slot(i).store(value, Ordering::Relaxed);
-    }
-
-    /// Moves the words `from..to` one up (`by` 1) or down (`by` -1). A reader meanwhile may find an
-    /// entry twice, or not at all; the odd version tells it so.
-    #[inline(always)]
-    fn shift(words: &[M::U64], from: usize, to: usize, up: bool) {
+/// Moves the words `from..to` up by `by`. A reader meanwhile may find a word twice, or not at all;
+/// the odd version tells it so.
+#[inline(always)]
+pub(super) fn move_up<M: Machine>(words: &[M::U64], from: usize, to: usize, by: usize) {
+    for i in (from..to).rev() {
         // Relaxed, both: the caller has the latch, and `publish` publishes.
-        let step = |i: usize, j: usize| words[j].store(words[i].load(Ordering::Relaxed), Ordering::Relaxed);
-        if up {
-            (from..to).rev().for_each(|i| step(i, i + 1));
-        } else {
-            (from..to).for_each(|i| step(i, i - 1));
-        }
+        words[i + by].store(words[i].load(Ordering::Relaxed), Ordering::Relaxed);
     }
+}
 
-    fn slots(self) -> &'a [M::U64; N] {
-        // SAFETY: by the contract of `new`: the column's words are inside the node.
-        unsafe { self.words.add(Self::FIRST_VALUE).cast().as_ref() }
-    }
-
-    /// Makes room at key `at` of `count` keys, and at slot `slot` of `slots`.
-    fn open(self, at: usize, count: usize, slot: usize, slots: usize) {
-        for column in 0..K::WORDS {
-            Self::shift(self.column(column), at, count, true);
-        }
-        Self::shift(self.slots(), slot, slots, true);
-    }
-
-    fn close(self, at: usize, count: usize, slot: usize, slots: usize) {
-        for column in 0..K::WORDS {
-            Self::shift(self.column(column), at + 1, count, false);
-        }
-        Self::shift(self.slots(), slot + 1, slots, false);
-    }
-
-    /// Inserts an entry into a leaf.
-    pub(super) fn insert_entry(self, at: usize, key: &KeyWords, value: u64) {
-        let count = self.count();
-        self.open(at, count, at, count);
-        self.set_key(at, key);
-        self.set_value(at, value);
-        self.set_count(count + 1, at + 1);
-    }
-
-    /// Removes an entry of a leaf, and returns the number of entries that are left.
-    pub(super) fn remove_entry(self, at: usize) -> usize {
-        let count = self.count();
-        self.close(at, count, at, count);
-        self.set_count(count - 1, 0);
-        count - 1
-    }
-
-    /// In an inner node: inserts `child` right of child `slot`, for the keys from `separator` on.
-    pub(super) fn insert_child(self, slot: usize, separator: &KeyWords, child: *mut M::U64) {
-        let count = self.count();
-        debug_assert!(count + 1 < N);
-        self.open(slot, count, slot + 1, count + 1);
-        self.set_key(slot, separator);
-        self.set_child(slot + 1, child);
-        self.set_count(count + 1, 0);
-    }
-
-    /// In an inner node with more than one child: removes child `slot`. Its keys go to the child
-    /// left of it, or to the next if it is the first.
-    pub(super) fn remove_child(self, slot: usize) {
-        let count = self.count();
-        self.close(slot.saturating_sub(1), count, slot, count + 1);
-        self.set_count(count - 1, 0);
-    }
-
-    /// Returns the address of the child in `slot`. It is arbitrary unless the node is validated
-    /// afterwards: it may be of a change under way, or, in a slot beyond the count, of a child that
-    /// has left the node long ago. After the validation it leads to a node of the right kind.
-    #[inline(always)]
-    pub(super) fn child(self, slot: usize) -> *mut M::U64 {
-        std::ptr::with_exposed_provenance_mut(self.value(slot) as usize)
-    }
-
-    pub(super) fn set_child(self, slot: usize, child: *mut M::U64) {
-        self.set_value(slot, child.expose_provenance() as u64);
-    }
-
-    /// Copies the keys `from..count` to the front of `to`, and the slots `from..slots`.
-    pub(super) fn copy_tail(self, to: Self, from: usize, count: usize, slots: usize) {
-        for i in from..count {
-            to.set_key(i - from, &self.key(i));
-        }
-        for i in from..slots {
-            to.set_value(i - from, self.value(i));
-        }
+/// Moves the words `from..to` down by `by`: as [`move_up`].
+#[inline(always)]
+pub(super) fn move_down<M: Machine>(words: &[M::U64], from: usize, to: usize, by: usize) {
+    for i in from..to {
+        // Relaxed, both: as in `move_up`.
+        words[i - by].store(words[i].load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

@@ -29,7 +29,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 use smallvec::SmallVec;
 
 use super::lookup::ReachedLeaf;
-use super::{InnerNode, LeafNode, OrderedIndex};
+use super::{InnerNode, LeafNode, Node, OrderedIndex};
 use crate::{Key, KeyWords, LeafWords};
 
 /// An inner node on the way to a leaf.
@@ -54,7 +54,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     }
 
     fn try_remove(&self, key: &KeyWords, expect: u64) -> Option<bool> {
-        let reached = self.descend(key, |_| true)?;
+        let reached = self.descend::<true>(key, |_| true)?;
         let (rank, value) = reached.leaf.find(key);
         if value != expect || expect == 0 {
             // Nothing was latched: the version is checked as in a lookup.
@@ -90,7 +90,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     fn try_unlink(&self, key: &KeyWords) -> Option<()> {
         // Higher trees than this are of tests, or larger than memory.
         let mut path = SmallVec::<[Passed<'_, M, K, I>; 8]>::new();
-        let reached = self.descend(key, |visit| {
+        let reached = self.descend::<false>(key, |visit| {
             path.push(Passed { node: visit.node, version: visit.version, count: visit.count, slot: visit.slot });
             true
         })?;
@@ -154,10 +154,10 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         for _ in 0..height {
             let node = self.inner(next);
             let version = node.version();
-            if !parent.is_at(parent_version) || InnerNode::<M, K, I>::is_latched(version) {
+            if !parent.is_at(parent_version) || Node::<M>::is_latched(version) {
                 return false;
             }
-            next = node.child(if left { node.count().min(I - 1) } else { 0 });
+            next = node.child(if left { node.separators() } else { 0 });
             if !node.is_at(version) {
                 return false;
             }
@@ -168,7 +168,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         // heir would need it.
         let heir = self.leaf(next);
         let version = heir.version();
-        if !parent.is_at(parent_version) || LeafNode::<M, K, L>::is_latched(version) || !heir.latch(version) {
+        if !parent.is_at(parent_version) || Node::<M>::is_latched(version) || !heir.latch(version) {
             return false;
         }
         // The heir is latched, so that no split of it is under way. The new half of such a split

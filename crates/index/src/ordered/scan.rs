@@ -34,7 +34,7 @@
 
 use contend_machine::{Machine, Spin};
 
-use super::{InnerNode, LeafNode, OrderedIndex};
+use super::{InnerNode, LeafNode, Node, OrderedIndex};
 use crate::{Direction, Key, KeyWords, ScanVisitor};
 
 /// The keys that a node covers: from `low` (inclusive) to `high` (exclusive). `None` stands for no
@@ -91,7 +91,7 @@ impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
     fn positions(&self, low: &KeyWords, high: &KeyWords) -> (usize, usize) {
         // The leaf may be changing. Then the positions are any that lie in it, with `first` not
         // above `end`, so that the copy stays inside; and the check after the copy fails.
-        let count = self.leaf.count().min(L);
+        let count = self.leaf.filled();
         let first = self.leaf.lower_bound(self.bounds.low.as_ref().map_or(low, |bound| bound.max(low)), count);
         // If the leaf has inherited a neighbour's range, it may have keys beyond its bounds. They
         // were inserted after the bounds were read. Reported now, they would be reported twice: the
@@ -197,8 +197,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let node = parent.node;
         // The version was loaded (Acquire) when the scan came by this node first. What is read now
         // is of that version, or of a change since; the first check below tells which.
-        let count = node.count().min(I - 1);
-        let slot = node.rank(from, count);
+        let count = node.separators();
+        let slot = node.rank(from);
         let bounds = parent.bounds.of_child(node, count, slot);
         let child = node.child(slot);
         let next = match direction {
@@ -211,7 +211,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             return None;
         }
         // The leaf after this one, so that it comes while the visitor sees this one's entries.
-        LeafNode::<M, K, L>::prefetch(next, true);
+        Node::<M>::prefetch(next, LeafNode::<M, K, L>::WORDS);
         let leaf = self.leaf(child);
         let version = leaf.stable_version();
         // Again, after the leaf's version was loaded (`super::lookup`). Suppose that a split moved
@@ -230,7 +230,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         let (mut above, mut bounds) = (Bounds::default(), Bounds::default());
         // `visit` sees each node before it is validated. The bounds that it leaves are used only if
         // the descent has got to the leaf, which has validated all nodes on the way.
-        let reached = self.descend(from, |visit| {
+        let reached = self.descend::<true>(from, |visit| {
             above = bounds;
             bounds = above.of_child(visit.node, visit.count, visit.slot);
             true

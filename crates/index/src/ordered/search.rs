@@ -1,10 +1,12 @@
 //! The search inside a node: how many of its sorted keys are `<= key`.
 //!
-//! There are three ways; the machine says which is fastest. While no writer changes the node all
+//! There are several ways; the machine says which is fastest. While no writer changes the node all
 //! return the same. While one does, each returns some number in `0..=len`, and the caller validates
 //! the node's version.
 
 use contend_machine::{Atomic64, Machine, Ordering};
+
+use super::node::{HEADER, OWN};
 
 /// Counts the first `len` words of the sorted `keys` that are `<= key`.
 ///
@@ -25,6 +27,29 @@ pub(super) fn count_le<M: Machine>(keys: &[M::U64], len: usize, key: u64) -> usi
     // than to count.
     let count = (!(mask & wanted)).trailing_zeros() as usize;
     if rest.is_empty() { count } else { count + one_by_one::<M>(rest, len - in_lines, key) }
+}
+
+/// Counts the words of the sorted `lines`, at most seven lines, that are `<= key`, if the machine
+/// compares whole lines.
+#[inline(always)]
+pub(super) fn count_le_at_once<M: Machine>(lines: &[M::U64], key: u64) -> Option<usize> {
+    let (lines, rest) = lines.as_chunks::<8>();
+    debug_assert!(rest.is_empty() && lines.len() < 8);
+    M::le_mask(lines, key).map(|mask| (!mask).trailing_zeros() as usize)
+}
+
+/// Counts the first `len` pivots that are `<= key`: sorted words in the second half of a line, from
+/// [`OWN`] on.
+///
+/// Under concurrent change the result is some number in `0..=len`.
+#[inline(always)]
+pub(super) fn count_le_pivots<M: Machine>(line: &[M::U64; HEADER], len: usize, key: u64) -> usize {
+    if !M::LOADS_ARE_COSTLY
+        && let Some(mask) = M::le_mask(std::slice::from_ref(line), key)
+    {
+        return (!(mask >> OWN) | 1 << len).trailing_zeros() as usize;
+    }
+    count_le::<M>(&line[OWN..], len, key)
 }
 
 /// Without branches on the keys: a mispredicted branch costs more than the whole scan of a node.
@@ -63,6 +88,23 @@ mod tests {
                         assert_eq!(count(&keys, len, key), expected, "len {len} key {key}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn pivots_and_whole_lines_are_counted() {
+        for lines in 1..=5u64 {
+            let keys: Vec<Word> = (0..8 * lines).map(|i| Word::new(i * 3)).collect();
+            for key in (0..130).chain([u64::MAX]) {
+                let expected = (0..8 * lines).filter(|i| i * 3 <= key).count();
+                assert!(count_le_at_once::<Native>(&keys, key).is_none_or(|count| count == expected), "{lines} {key}");
+            }
+        }
+        let line: [Word; HEADER] = [9, 9, 9, 9, 10, 20, 30, u64::MAX].map(Word::new);
+        for (key, expected) in [(0, 0), (10, 1), (19, 1), (20, 2), (u64::MAX, 4)] {
+            for len in 0..=4 {
+                assert_eq!(count_le_pivots::<Native>(&line, len, key), expected.min(len), "{len} {key}");
             }
         }
     }

@@ -225,6 +225,16 @@ fn ordered_numbers() {
 }
 
 #[test]
+fn ordered_numbers_in_tiny_leaves_below_wide_nodes() {
+    check::<u64, OrderedIndex<Native, u64, 2, 40>>(400, 1000);
+}
+
+#[test]
+fn ordered_16_bytes_in_tiny_leaves_below_wide_nodes() {
+    check::<[u8; 16], OrderedIndex<Native, [u8; 16], 2, 20>>(400, 1000);
+}
+
+#[test]
 fn ordered_16_bytes_in_small_nodes() {
     check::<[u8; 16], OrderedIndex<Native, [u8; 16], 4, 5>>(400, 600);
 }

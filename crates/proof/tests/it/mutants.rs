@@ -103,7 +103,7 @@ fn found<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
 }
 
 /// The most executions.
-const BUDGET: u64 = 100_000;
+const BUDGET: u64 = 200_000;
 
 /// A cell of the table that must not be there.
 const MISSED: &str = "NOT FOUND";
@@ -249,7 +249,7 @@ impl Lossy {
             ..RunConfig::default()
         };
         let config = CrashConfig {
-            seeds: 2000,
+            seeds: if self.fault == LogFault::UnlinkHeld { 5000 } else { 2000 },
             transactions: if self.workload == "litmus-births" { 24 } else { 8 },
             fault: Some(self.fault),
             ..CrashConfig::default()

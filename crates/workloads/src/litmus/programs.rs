@@ -1,10 +1,10 @@
 //! The programs of the litmus shapes. [`Shape`](super::Shape) says what each shape is for.
 
-use super::ABSENT;
 use super::Step::{
     self, AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, RaiseLeft,
     Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
+use super::{ABSENT, LEAF};
 
 /// The programs of a shape; each is the operations of one transaction.
 type Programs = &'static [&'static [Step]];
@@ -46,24 +46,25 @@ pub(super) const SNAPSHOT: Programs =
     &[&[Write(0)], &[Read(0), Read(1)], &[Read(0), Modify(1)], &[Read(1), Read(0)], &[Write(0), Write(1)]];
 pub(super) const SNAPSHOT_ROWS: Programs =
     &[&[Delete(0), Modify(1)], &[Read(0), Read(1)], &[Insert(0), Modify(1)], &[Scan(0, 5)]];
-/// Even keys up to 46 have rows, all in one leaf. The split makes 24 the first key of the right
-/// leaf.
+/// The even keys below `2 * LEAF` have rows, all in one leaf. The split makes `LEAF` the first key
+/// of the right leaf.
 pub(super) const SPLIT: Programs = &[
-    &[Read(33), Insert(1)],
-    &[Read(1), Insert(33)],
-    &[Scan(20, 34), Insert(3)],
-    &[Read(3), Insert(21), Read(35)],
-    &[Read(33), Insert(1), Modify(0)],
-    &[Read(0), Insert(33)],
+    &[Read(LEAF + 9), Insert(1)],
+    &[Read(1), Insert(LEAF + 9)],
+    &[Scan(LEAF - 4, LEAF + 10), Insert(3)],
+    &[Read(3), Insert(LEAF - 3), Read(LEAF + 11)],
+    &[Read(LEAF + 9), Insert(1), Modify(0)],
+    &[Read(0), Insert(LEAF + 9)],
 ];
-/// Even keys up to 50 have rows, the last two in a leaf of their own.
+/// The even keys up to `END + 2` have rows, the last two in a leaf of their own.
 pub(super) const MERGE: Programs = &[
-    &[Delete(48), Delete(50)],
-    &[Read(49), Insert(51)],
-    &[Read(51), Insert(49)],
-    &[Scan(45, 52), Modify(0)],
-    &[Delete(49), Delete(51)],
+    &[Delete(END), Delete(END + 2)],
+    &[Read(END + 1), Insert(END + 3)],
+    &[Read(END + 3), Insert(END + 1)],
+    &[Scan(END - 3, END + 4), Modify(0)],
+    &[Delete(END + 1), Delete(END + 3)],
 ];
+const END: u64 = 2 * LEAF;
 pub(super) const REBIRTH: Programs = &[
     &[Delete(0), Insert(2)],
     &[Read(2), Insert(0)],

@@ -117,7 +117,7 @@ mutants! {
         found IGNORE_PREWRITES, "litmus-random";
     }
     Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
-        found FORGET_AGE_OF_TOMBSTONES, "litmus-reinsert";
+        found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth-index";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
         found FORGET_READS, "litmus-write-skew";
@@ -201,7 +201,7 @@ mutants! {
         found FORGET_PASSERS, "litmus-pieces-passed";
         found PASS_BLINDLY, "litmus-pieces-passed";
         found SPARE_PASSERS, "litmus-pieces-passed";
-        found UNLINK_READ, "litmus-pieces-phantom";
+        found UNLINK_READ, "litmus-rebirth-index";
         stands_still SKIP_MERGE, "litmus-pieces-cross";
         found FORGET_SECOND_INSTANCE, "litmus-pieces-pair";
         found COPY_UNCOMMITTED, "litmus-pieces-snapshot";
