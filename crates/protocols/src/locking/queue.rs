@@ -68,7 +68,8 @@ pub trait WaitPolicy<M: Machine>: Send + Sync + 'static {
 
     /// Returns whether a request that is compatible with the holders, and stands first, is granted
     /// although others wait behind it.
-    fn may_overtake(&self) -> bool {
+    fn may_overtake(&self, local: &Self::WorkerState) -> bool {
+        let _ = local;
         true
     }
 
@@ -292,7 +293,7 @@ impl<M: Machine, P: WaitPolicy<M>> LockManager<M> for QueuedLocks<M, P> {
         }
         let is_first = latched.add_waiter_in_order(&request, |other| self.policy.goes_before(own, other));
         if is_first && latched.is_compatible::<P::Faults>(mode) {
-            if !self.policy.may_overtake() && latched.requests(List::Waiters).nth(1).is_some() {
+            if !self.policy.may_overtake(&local.policy) && latched.requests(List::Waiters).nth(1).is_some() {
                 latched.remove_waiter(&request);
                 latched.unlatch();
                 local.requests.free_last();

@@ -274,12 +274,13 @@ pub struct RetainedTimestamp<M: Machine> {
     source: Stamper<M>,
     /// 0 if the next transaction needs a new one.
     timestamp: u64,
+    is_tried_again: bool,
 }
 
 impl<M: Machine> RetainedTimestamp<M> {
     /// Returns a worker's timestamp, to be allocated from `source` at its first transaction.
     pub fn new(source: Stamper<M>) -> Self {
-        RetainedTimestamp { source, timestamp: 0 }
+        RetainedTimestamp { source, timestamp: 0, is_tried_again: false }
     }
 
     /// Begins a transaction, or begins it again, and returns its timestamp, which is never 0.
@@ -294,9 +295,15 @@ impl<M: Machine> RetainedTimestamp<M> {
     /// Ends the transaction. Its next try has the same timestamp, another transaction a new one.
     #[inline(always)]
     pub fn end(&mut self, outcome: Outcome) {
+        self.is_tried_again = outcome != Outcome::Finished;
         if outcome == Outcome::Finished {
             self.timestamp = 0;
         }
+    }
+
+    /// Returns whether the transaction that has begun was aborted before by a conflict.
+    pub fn is_tried_again(&self) -> bool {
+        self.is_tried_again
     }
 }
 
@@ -310,10 +317,11 @@ mod tests {
         let shared = Timestamps::<Native>::new(TimestampOptions { source: Source::Atomic, batch: 1 }, 1);
         let mut retained = RetainedTimestamp::new(shared.of_worker(0));
         let first = retained.begin();
+        assert!(!retained.is_tried_again());
         retained.end(Outcome::WillRetry);
-        assert_eq!(retained.begin(), first);
+        assert_eq!((retained.begin(), retained.is_tried_again()), (first, true));
         retained.end(Outcome::Finished);
-        assert!(retained.begin() > first);
+        assert!(retained.begin() > first && !retained.is_tried_again());
     }
 
     #[test]
