@@ -10,9 +10,8 @@ use contend_machine::Loom;
 use contend_protocols::fault::{Only, id};
 use contend_protocols::optimistic::mocc::Mocc;
 use contend_protocols::optimistic::silo::Silo;
-use loom::thread;
 
-use crate::world::{self, World, read, write};
+use crate::world::{self, World, read, spawn, write};
 
 /// A log that keeps the epoch of each worker's last commit; 0 if there is none.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +67,7 @@ fn overwritten_reads<P: NamedProtocol<Loom>>() {
         worker.run(|_| Ok(())).expect("it does nothing");
     }
     let engine = Arc::clone(&world.engine);
-    let advancing = thread::spawn(move || engine.epochs().try_advance());
+    let advancing = spawn(move || engine.epochs().try_advance());
     let (mine, theirs) = world.both(
         |tx, rows| {
             let seen = read(tx, rows, 1)?;

@@ -16,9 +16,8 @@ use contend_machine::Loom;
 use contend_model::pieces::{Mode, Piece, Types};
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::pieces::ic3::{Ic3, Ic3Options};
-use loom::thread;
 
-use crate::world::{Tx, explore, insert, read, write};
+use crate::world::{Tx, explore, insert, read, spawn, write};
 
 const FIRST: Piece = Piece::new(0, "first");
 const SECOND: Piece = Piece::new(1, "second");
@@ -74,7 +73,7 @@ impl<P: NamedProtocol<Loom, Options = Ic3Options>> World<P> {
     ) -> [Result<R, Abort>; 2] {
         let [mut first, mut second] = [(); 2].map(|()| self.engine.worker().expect("a slot"));
         let tables = self.tables;
-        let other = thread::spawn(move || {
+        let other = spawn(move || {
             let outcome = second.run_declared(|declaration| declaration.kind(0), |tx| theirs(tx, &tables));
             (second, outcome)
         });
@@ -142,7 +141,7 @@ fn a_cancel<P: NamedProtocol<Loom, Options = Ic3Options>>() {
     let tables = world.tables;
     let mut tx = first.begin_declared(|declaration| declaration.kind(0));
     tx.piece(FIRST, |tx| write(tx, &tables[0], 10, 5)).expect("nobody else is there");
-    let other = thread::spawn(move || {
+    let other = spawn(move || {
         let body = |tx: &mut Tx<'_, P>| tx.piece(FIRST, |tx| read(tx, &tables[0], 10));
         let seen = second.run_declared(|declaration| declaration.kind(0), body);
         (second, seen)

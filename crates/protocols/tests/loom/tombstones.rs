@@ -10,9 +10,7 @@ use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::optimistic::silo::Silo;
 use contend_protocols::optimistic::tictoc::TicToc;
 
-use loom::thread;
-
-use crate::world::{Tx, World, explore, insert, read, write};
+use crate::world::{Tx, World, explore, insert, read, spawn, write};
 
 /// Key 1 was deleted long ago, so that the first worker may take it out of the index.
 fn deleted<P: NamedProtocol<Loom>>() -> World<P> {
@@ -46,7 +44,7 @@ fn beside_a_read<P: NamedProtocol<Loom>>() {
     // The first worker has the tombstone.
     let mut reader = world.second.take().expect("not lent");
     let mut collector = world.first;
-    let collecting = thread::spawn(move || {
+    let collecting = spawn(move || {
         collector.collect();
         let outcome = collector.run(|tx| {
             let is_old = read(tx, &rows, 2)? == Some(0);

@@ -9,12 +9,27 @@ use contend_engine::{
 use contend_machine::Loom;
 use loom::thread;
 
+/// The stack of a thread of the model, in words. Loom's own, 32 KiB, is too small for a protocol's
+/// transaction.
+const STACK_WORDS: usize = 0x4000;
+
 /// Tries all executions that loom distinguishes, with at most `preemptions` preemptions.
 pub(crate) fn explore(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
-    model.check(check);
+    let check = Arc::new(check);
+    // The model's first thread has loom's stack, so it only waits.
+    model.check(move || {
+        let check = Arc::clone(&check);
+        spawn(move || check()).join().expect("no panic");
+    });
+}
+
+/// Starts a thread of the model.
+pub(crate) fn spawn<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> thread::JoinHandle<R> {
+    // Loom takes the number for words, whatever its documentation says.
+    thread::Builder::new().stack_size(STACK_WORDS).spawn(body).expect("loom always starts it")
 }
 
 pub(crate) type Rows = Table<u64>;
@@ -71,7 +86,7 @@ impl<P: NamedProtocol<Loom>> World<P> {
         second: impl FnOnce(&mut Worker<P, Loom>) -> S + Send + 'static,
     ) -> (R, S) {
         let mut theirs = self.second.take().expect("put back");
-        let other = thread::spawn(move || {
+        let other = spawn(move || {
             let outcome = second(&mut theirs);
             (theirs, outcome)
         });
