@@ -12,6 +12,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
+use contend_machine::{Machine, Native};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
@@ -102,6 +103,23 @@ pub(super) struct Writer {
     pub(super) output: Mutex<Output>,
 }
 
+/// The most lines that are prefetched for the next transaction.
+const LINES_AHEAD_MAX: usize = 16;
+
+/// Prefetches the lines that the next transaction will be appended to, if it is as long as the last
+/// one, which begins at `before`. They come while the worker runs it. Else its commit would wait
+/// for them: giving up the buffer's lock waits until all stores are done.
+#[inline]
+fn prefetch_next(bytes: &Vec<u8>, before: usize) {
+    const LINE: usize = 64;
+    let lines = (bytes.len() - before).div_ceil(LINE).min(LINES_AHEAD_MAX);
+    // The line of the last byte is there already.
+    let ahead = (1..=lines).map(|line| bytes.len() - 1 + line * LINE);
+    for place in ahead.take_while(|place| *place < bytes.capacity()) {
+        Native::prefetch_to_write(bytes.as_ptr().wrapping_add(place));
+    }
+}
+
 impl Log {
     /// Appends a transaction that committed in `epoch` to a worker's buffer, and writes the buffer
     /// to a file if it has become too large. `put` appends the bytes.
@@ -113,8 +131,10 @@ impl Log {
         // `epoch`, or in the one before it, until this call has ended (`CommitSink::committed`). So
         // a flush of this epoch comes later, and finds the bytes.
         let mut buffer = writer.buffer.lock();
+        let before = buffer.bytes.len();
         put(buffer.block_of(epoch));
         buffer.last_lsn = buffer.last_lsn.max(lsn);
+        prefetch_next(&buffer.bytes, before);
         let is_full = buffer.bytes.len() > self.config.buffer_bytes.min(BUFFER_BYTES_MAX);
         // Given up before `output` is taken. A flush takes the two in the other order, so a worker
         // that held its buffer and waited for `output` could wait for ever.
