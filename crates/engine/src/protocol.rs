@@ -258,6 +258,7 @@ impl<M: Machine> OldVersion<M> {
     }
 
     /// Returns the copy.
+    #[inline(always)]
     pub fn record(&self) -> Record<M> {
         self.record
     }
@@ -302,31 +303,41 @@ impl<M: Machine> Context<M> {
     ///
     /// # Errors
     /// The machine has no more memory.
+    #[inline(always)]
     pub fn copy_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
-        let OldVersion { record: copy, .. } = self.new_version(position)?;
+        let version = self.new_version(position)?;
+        let (record, table) = (self.writes.entries()[position].record, version.table());
+        let (payload, target) = (table.payload(record), table.payload(version.record));
+        if self.row_buffer.len() < payload.len() {
+            self.grow_row_buffer(payload.len());
+        }
+        if table.cell_count() == 1 {
+            let buffer = &mut self.row_buffer[..payload.len()];
+            M::copy_out(payload, buffer);
+            M::copy_in(target, buffer);
+        } else {
+            self.copy_cells(position, target);
+        }
+        Ok(version)
+    }
+
+    /// Copies the cells that the entry at `position` writes. A reader of an old version of a cell
+    /// reads only that cell's words.
+    #[inline(never)]
+    fn copy_cells(&mut self, position: usize, target: &[M::U64]) {
         let write = &self.writes.entries()[position];
         let table = write.table();
         let payload = table.payload(write.record);
-        if self.row_buffer.len() < payload.len() {
-            self.row_buffer.resize(payload.len(), 0);
-        }
-        let target = table.payload(copy);
         let mut copy_words = |words: Range<usize>| {
             M::copy_out(&payload[words.clone()], &mut self.row_buffer[words.clone()]);
             M::copy_in(&target[words.clone()], &self.row_buffer[words]);
         };
-        if table.cell_count() == 1 {
-            copy_words(0..payload.len());
-        } else {
-            // A reader of an old version of a cell reads only that cell's words.
-            for cell in write.cell_numbers() {
-                copy_words(table.cell_words(cell));
-                if table.records_history() {
-                    copy_words(table.signature(cell)..table.signature(cell) + 1);
-                }
+        for cell in write.cell_numbers() {
+            copy_words(table.cell_words(cell));
+            if table.records_history() {
+                copy_words(table.signature(cell)..table.signature(cell) + 1);
             }
         }
-        Ok(OldVersion { table: NonNull::from(table), record: copy })
     }
 
     /// Returns an old version of the record of the entry at `position`, in no index, with arbitrary
@@ -334,6 +345,7 @@ impl<M: Machine> Context<M> {
     ///
     /// # Errors
     /// The machine has no more memory.
+    #[inline(always)]
     pub fn new_version(&mut self, position: usize) -> Result<OldVersion<M>, Abort> {
         let table = self.writes.entries()[position].table();
         let arena = self.arenas.of(table.id(), table.slabs());

@@ -108,14 +108,22 @@ impl<M: Machine> std::fmt::Debug for Arenas<M> {
 
 impl<M: Machine> Arenas<M> {
     /// Returns the arena with this number, which is one of `slabs`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(&mut self, number: u32, slabs: &Slabs<M>) -> &mut Arena<M> {
         let number = number as usize;
         // A worker that never inserts into a table has no arena there, and takes no mutex for it.
+        if !matches!(self.0.get(number), Some(Some(_))) {
+            self.add(number, slabs);
+        }
+        self.0[number].as_mut().expect("it has just been there, or was added")
+    }
+
+    #[cold]
+    fn add(&mut self, number: usize, slabs: &Slabs<M>) {
         if self.0.len() <= number {
             self.0.resize_with(number + 1, || None);
         }
-        self.0[number].get_or_insert_with(|| slabs.arena())
+        self.0[number] = Some(slabs.arena());
     }
 
     /// Takes all arenas, each with its number.
@@ -225,11 +233,20 @@ impl<M: Machine> Slabs<M> {
     }
 
     /// Returns a record whose words hold anything. `None` if the machine has no more memory.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn allocate(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
+        match arena.free.pop() {
+            // Not cleared: the caller sets all words that it needs by atomic stores.
+            Some(record) => Some(record),
+            None => self.allocate_new(arena),
+        }
+    }
+
+    #[inline(never)]
+    fn allocate_new(&self, arena: &mut Arena<M>) -> Option<Record<M>> {
         loop {
             if let Some(record) = arena.free.pop() {
-                // Not cleared: the caller sets all words that it needs by atomic stores.
+                // As in `allocate`.
                 return Some(record);
             }
             if arena.slots_left > 0 {

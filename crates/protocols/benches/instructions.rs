@@ -32,7 +32,12 @@ use contend_engine::{
 use contend_machine::Native;
 use contend_model::pieces::{Mode, Piece, Types};
 use contend_protocols::locking::no_wait::NoWait;
+use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::ermia::Ermia;
+use contend_protocols::multiversion::hekaton::Hekaton;
+use contend_protocols::multiversion::msto::Msto;
 use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::multiversion::snapshot_isolation::SnapshotIsolation;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
 use contend_protocols::pieces::ic3::Ic3;
@@ -50,9 +55,11 @@ const BEFORE: usize = 200;
 /// The sets of keys that are counted; the least count is taken. The addresses of their records
 /// differ, and some sets need a step more to find that an address is new (`AddressMap`).
 const KEY_SETS: u64 = 2;
-/// The protocols whose counts are compared: those of others depend a little on addresses, or on the
-/// time at which old versions are collected.
+/// The protocols whose counts are compared. Those of locks depend a little on addresses.
 const COMPARED: [&str; 3] = ["none", "silo", "ic3 declared"];
+/// The protocols whose reads are compared. The other counts depend on the time at which old
+/// versions are collected.
+const READS_COMPARED: [&str; 6] = ["mvto", "cicada", "msto", "si", "ermia", "hekaton"];
 /// The growth that the check allows, by the same compiler and by another one.
 const GROWTH: f64 = 1.02;
 const GROWTH_BY_COMPILER: f64 = 1.15;
@@ -224,11 +231,16 @@ fn all_counts(is_wanted: impl Fn(&str) -> bool) -> nix::Result<Counts> {
     let around = count(&mut || ())?;
     let mut all = Counts::new();
     for (index, name) in [(IndexKind::Hash, "hash"), (IndexKind::Ordered, "ordered")] {
-        let of: [(&str, CountOf, bool); 6] = [
+        let of: [(&str, CountOf, bool); 11] = [
             ("none", counts::<NoControl>, false),
             ("silo", counts::<Silo>, false),
             ("2pl-nowait", counts::<NoWait>, false),
             ("mvto", counts::<Mvto<Native>>, false),
+            ("cicada", counts::<Cicada<Native>>, false),
+            ("msto", counts::<Msto<Native>>, false),
+            ("si", counts::<SnapshotIsolation<Native>>, false),
+            ("ermia", counts::<Ermia<Native>>, false),
+            ("hekaton", counts::<Hekaton<Native>>, false),
             ("ic3", counts::<Ic3<Native>>, false),
             ("ic3 declared", counts::<Ic3<Native>>, true),
         ];
@@ -238,6 +250,12 @@ fn all_counts(is_wanted: impl Fn(&str) -> bool) -> nix::Result<Counts> {
         }
     }
     Ok(all)
+}
+
+/// Returns whether the count of this name is compared.
+fn is_compared(what: &str) -> bool {
+    let protocol = what.split(',').next().unwrap_or_default();
+    COMPARED.contains(&protocol) || READS_COMPARED.contains(&protocol) && what.ends_with("read")
 }
 
 /// Returns the compiler and the kind of processor.
@@ -299,8 +317,12 @@ fn main() -> ExitCode {
     }
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let compares = arguments.iter().any(|argument| ["--check", "--write"].contains(&argument.as_str()));
-    let counts = match all_counts(|protocol| !compares || COMPARED.contains(&protocol)) {
-        Ok(counts) => counts,
+    let compared = |protocol: &str| COMPARED.contains(&protocol) || READS_COMPARED.contains(&protocol);
+    let counts = match all_counts(|protocol| !compares || compared(protocol)) {
+        Ok(mut counts) => {
+            counts.retain(|what, _| !compares || is_compared(what));
+            counts
+        }
         Err(error) => {
             eprintln!("nothing counted: a process can't be stepped here (ptrace): {error}");
             return ExitCode::from(77);

@@ -76,7 +76,7 @@ use chain::{NO_OLD_VERSION, recent_link, retained_link};
 pub(crate) use intents::WriteIntents;
 pub(crate) use read::{ReadEntry, ReadVersion, ReadView, is_still_visible, read_row};
 pub use rules::{MultiVersion, VersionRules};
-pub use snapshot::{Counted, CounterOptions, SnapshotOptions};
+pub use snapshot::{Counted, CounterOptions, SNAPSHOT_FAULTS, SnapshotFaults, SnapshotOptions};
 pub(crate) use snapshot::{SnapshotState, SnapshotTxn};
 pub(crate) use validation::ValidatingTxn;
 pub use validation::{VALIDATION_FAULTS, ValidatingOptions, ValidationFaults};
@@ -169,7 +169,7 @@ fn deletion_epoch<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 
 /// Raises the cell's `rts` to `ts`: a transaction of this time has read the newest version.
 ///
-/// The reader stores the `rts` and then loads the intent (`read_cell`, `is_still_visible`). A
+/// The reader stores the `rts` and then loads the intent (`newest_to_read`, `is_still_visible`). A
 /// writer stores its intent and then loads the `rts` (`WriteIntents::place`, [`rts_under_intent`]).
 /// In the total order of these four accesses one store is first, and the other transaction sees it.
 /// So excluded is that a reader misses the intent of an older writer while that writer misses the
@@ -276,8 +276,8 @@ pub(crate) fn unlink<M: Machine>(tombstone: Tombstone<'_, M>, snapshot_watermark
     } else {
         for cell in cells.clone() {
             // SeqCst: before the look at the rts below; pairs with the second load of the word in
-            // `read_cell`, and with that in `is_still_visible`, which come after the rts. A reader
-            // of the tombstone sees that it is unlinked, or its rts is seen here.
+            // `is_unchanged`, and with that in `is_still_visible`, which come after the rts. A
+            // reader of the tombstone sees that it is unlinked, or its rts is seen here.
             cell.word().store(cell.word().load(Ordering::Relaxed) | UNLINKED, Ordering::SeqCst);
         }
         // The readers of the tombstone live on in the leaf: an insert of the key must come after

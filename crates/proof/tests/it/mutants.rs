@@ -28,7 +28,7 @@ use contend_protocols::multiversion::cicada::Cicada;
 use contend_protocols::multiversion::ermia::{self, Ermia};
 use contend_protocols::multiversion::hekaton::{self, Hekaton};
 use contend_protocols::multiversion::msto::{self, Msto};
-use contend_protocols::multiversion::mvto::Mvto;
+use contend_protocols::multiversion::mvto::{self, Mvto};
 use contend_protocols::multiversion::snapshot_isolation::{self, SnapshotIsolation};
 use contend_protocols::optimistic;
 use contend_protocols::optimistic::mocc::{self, Mocc};

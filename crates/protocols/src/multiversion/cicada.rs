@@ -181,7 +181,7 @@ impl<M: Machine, F: ValidationFaults> CicadaRules<M, F> {
         {
             return Err(Abort::new(AbortReason::ReadLocked));
         }
-        let view = ReadView { newest_only: self.options.single_version, ..ReadView::at::<F>(ts) };
+        let view = ReadView::at::<F>(ts).of_newest_only(self.options.single_version);
         // Old versions need no validation: no version is written between two others.
         txn.read::<F>(cx, at, columns, view, false)
     }

@@ -84,8 +84,8 @@ use crate::flags::UNLINKED;
 use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    CounterOptions, INTENT_WITHOUT_TIMESTAMP, MultiVersion, NO_INTENT, ReadEntry, ReadVersion, SnapshotState,
-    SnapshotTxn, VersionFaults, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_under_intent,
+    CounterOptions, INTENT_WITHOUT_TIMESTAMP, MultiVersion, NO_INTENT, ReadEntry, ReadVersion, SnapshotFaults,
+    SnapshotState, SnapshotTxn, VersionRules, WriteIntents, intent_of, raise_leaf_rts, raise_rts, rts_under_intent,
     version_at, wts_of,
 };
 
@@ -169,9 +169,9 @@ impl Window {
 fn overwriter_of<M: Machine>((cell, word): ReadEntry<M>, commit_ts: u64) -> Result<Option<(u64, u64)>, Abort> {
     let mut spin = Spin::<M>::new();
     loop {
-        // SeqCst: after the rts is raised; pairs with the stores of
-        // `CommitCounter::take_commit_ts`, after which a writer looks at the rts. If the writer
-        // misses this rts, this load sees the writer's intent.
+        // SeqCst: after the rts is raised; pairs with the fence of `commit`, which a writer passes
+        // between its stores of `CommitCounter::take_commit_ts` and its look at the rts. If the
+        // writer misses this rts, this load sees the writer's intent.
         let intent = intent_of(cell).load(Ordering::SeqCst);
         if intent != NO_INTENT && intent < INTENT_WITHOUT_TIMESTAMP {
             if intent > commit_ts {
@@ -211,10 +211,10 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
             if intent_of(cell).load(Ordering::Relaxed) == own_intent {
                 continue;
             }
-            // First the rts, then the look at the overwriter, all SeqCst. U announces its intent,
-            // and then loads the rts (`predecessors` below). So T finds U, or U finds T's rts.
-            // Swapped, both could miss the other: T would look first, and U would load before the
-            // rts is there.
+            // First the rts, then the look at the overwriter, both SeqCst. U announces its intent,
+            // passes a SeqCst fence, and then loads the rts (`predecessors` below). So T finds U,
+            // or U finds T's rts. Swapped, both could miss the other: T would look first, and U
+            // would load before the rts is there.
             raise_rts::<M, F>(cell, commit_ts);
             match Self::known_overwriter(overwriter_of((cell, word), commit_ts)?) {
                 Some((overwriter, sstamp)) if overwriter <= commit_ts => local.window.lower_sstamp(sstamp),
@@ -310,6 +310,8 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
                 Self::comes_after_creator(window, word);
                 read_set.push((cell, word));
             }
+            // Not here: the commit copies absent versions as well.
+            ReadVersion::None => {}
             ReadVersion::Old(_, copy) => {
                 Self::comes_after_creator(window, copy.word);
                 if let Some((_, sstamp)) = Self::known_overwriter(Some((copy.end, copy.sstamp))) {
@@ -376,14 +378,17 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
                 local.window.lower_sstamp(commit_ts);
                 return Self::finalize(cx, local, local.txn.intent, commit_ts);
             }
-            // SeqCst, in `latest`: before the looks at the intents. Each writer with a timestamp up
-            // to this one has announced it, and is waited for.
+            // Acquire, in `latest`: before the looks at the intents. Each writer with a timestamp
+            // up to this one has announced it, and is waited for.
             let commit_ts = self.shared.counter.latest();
             // Its place is after the commit of that time, and before the next one.
             local.window.lower_sstamp(commit_ts + 1);
             return Self::finalize(cx, local, local.txn.intent, commit_ts);
         }
         let commit_ts = self.shared.counter.take_commit_ts(&local.txn.intents);
+        // SeqCst: after the intents have changed, before the loads of the `rts` (`finalize`). Pairs
+        // with the SeqCst of a reader, which raises an `rts` and then looks at the intent.
+        M::fence(Ordering::SeqCst);
         local.window.lower_sstamp(commit_ts);
         Self::finalize(cx, local, commit_ts, commit_ts)?;
         // Whatever the outcome, the `rts` that were raised stay. After an abort they cost later
@@ -401,7 +406,7 @@ impl<M: Machine, F: ErmiaFaults> VersionRules<M> for ErmiaRules<M, F> {
 
 faults! {
     /// ERMIA's deliberate faults.
-    pub trait ErmiaFaults: VersionFaults {
+    pub trait ErmiaFaults: SnapshotFaults {
         /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version
         /// that it read.
         FORGET_SUCCESSORS,

@@ -62,7 +62,7 @@ use crate::faults;
 use crate::flags::UNLINKED;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    Counted, MultiVersion, ReadEntry, ReadVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules,
+    Counted, MultiVersion, ReadEntry, ReadVersion, SnapshotFaults, SnapshotState, SnapshotTxn, VersionRules,
     WriteIntents, is_still_visible, waits_for_earlier_than,
 };
 
@@ -82,7 +82,8 @@ pub struct HekatonWorker<M: Machine> {
     txn: SnapshotTxn<M>,
     /// The cells whose newest version it has read.
     read_set: Vec<ReadEntry<M>>,
-    /// Whether it has read a version that was replaced already, which can't be the one at its end.
+    /// Whether it has read a version that was replaced already, or missed a row that was there
+    /// already: that can't be the state at its end.
     has_read_old: bool,
 }
 
@@ -176,7 +177,8 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
             _ if is_unchecked => {}
             ReadVersion::Newest((_, word)) if word & UNLINKED != 0 => {}
             ReadVersion::Newest(entry) => read_set.push(entry),
-            ReadVersion::Old(..) => *has_read_old = true,
+            // Also a row that another transaction has inserted since: it is there at the end.
+            ReadVersion::Old(..) | ReadVersion::None => *has_read_old = true,
         })
     }
 
@@ -248,7 +250,7 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
 
 faults! {
     /// Hekaton's deliberate faults.
-    pub trait HekatonFaults: VersionFaults {
+    pub trait HekatonFaults: SnapshotFaults {
         /// Cells that were read and are not written are not validated: write skew goes through, as
         /// under snapshot isolation.
         FORGET_READ_ONLY,

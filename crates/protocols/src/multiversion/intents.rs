@@ -14,8 +14,9 @@
 //!
 //! An intent is placed by an exchange from `NO_INTENT`, and only its holder stores another value.
 //! So a plain store changes it, or gives it up. Where two transactions must not miss each other,
-//! the exchange and such stores are SeqCst. Where only the next holder must see the last one's
-//! stores, Acquire and Release suffice.
+//! the exchange is SeqCst, and so is the store of `adopt`; a commit that draws its timestamp later
+//! has the counter between (`CommitCounter`), and in `ermia` a fence. Where only the next holder
+//! must see the last one's stores, Acquire and Release suffice.
 //!
 //! **A commit** that holds the intents of all cells that it writes first copies the versions that
 //! it overwrites ([`WriteIntents::copy`], which may fail) and then installs
@@ -65,6 +66,50 @@ fn had_row<M: Machine>(cell: Cell<M>) -> bool {
     cell.word().load(Ordering::Relaxed) & !QUEUED != ABSENT
 }
 
+/// Places an intent on a cell that has none. Fails with the other intent.
+#[inline(always)]
+fn exchange<M: Machine>(cell: Cell<M>, intent: u64) -> Result<(), u64> {
+    // SeqCst: the intent comes before the look at the rts; pairs with a reader's store of the rts,
+    // which comes before its look at the intent (`raise_rts`). And Acquire: pairs with the Release
+    // of `truncate`, so that the cell is as the last holder left it.
+    intent_of(cell).compare_exchange(NO_INTENT, intent, Ordering::SeqCst, Ordering::Relaxed).map(drop)
+}
+
+/// Waits for the other intents of a cell, and then places one. Returns `false` if the transaction
+/// has this intent there already.
+///
+/// # Errors
+/// Another transaction has an intent there. The caller does not wait for it, or has waited
+/// `waits_max` times.
+#[cold]
+#[inline(never)]
+fn await_exchange<M: Machine>(
+    cell: Cell<M>,
+    intent: u64,
+    mut other: u64,
+    waits_max: u32,
+    waits: impl Fn(u64) -> bool,
+) -> Result<bool, Abort> {
+    // A thread that works on the chain never waits.
+    let waits = |other| other == INTENT_WITHOUT_TIMESTAMP || waits(other);
+    let mut spin = Spin::<M>::new();
+    while other != intent {
+        // A failed exchange takes the line from the holder. So the word is loaded until it changes,
+        // before the next one. Relaxed: the exchange decides.
+        while intent_of(cell).load(Ordering::Relaxed) == other {
+            if !waits(other) || spin.count() >= waits_max {
+                return Err(Abort::new(AbortReason::WriteLocked));
+            }
+            spin.wait();
+        }
+        match exchange(cell, intent) {
+            Ok(()) => return Ok(true),
+            Err(now) => other = now,
+        }
+    }
+    Ok(false)
+}
+
 /// The write intents of a worker's transaction, and the copies of the versions that its commit
 /// overwrites.
 #[derive(Debug)]
@@ -99,30 +144,11 @@ impl<M: Machine> WriteIntents<M> {
         waits: impl Fn(u64) -> bool,
     ) -> Result<u64, Abort> {
         M::step("write intent");
-        // A thread that works on the chain never waits.
-        let waits = |other| other == INTENT_WITHOUT_TIMESTAMP || waits(other);
-        let mut spin = Spin::<M>::new();
-        loop {
-            // SeqCst: the intent comes before the look at the rts; pairs with a reader's store of
-            // the rts, which comes before its look at the intent (`raise_rts`). And Acquire: pairs
-            // with the Release of `truncate`, so that the cell is as the last holder left it.
-            match intent_of(cell).compare_exchange(NO_INTENT, intent, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => {
+        match exchange(cell, intent) {
+            Ok(()) => self.cells.push(cell),
+            Err(other) => {
+                if await_exchange(cell, intent, other, waits_max, waits)? {
                     self.cells.push(cell);
-                    break;
-                }
-                // This transaction's own: it has acquired the cell before.
-                Err(other) if other == intent => break,
-                // A failed exchange takes the line from the holder. So the word is loaded until it
-                // changes, before the next one.
-                // Relaxed: the exchange decides.
-                Err(other) => {
-                    while intent_of(cell).load(Ordering::Relaxed) == other {
-                        if !waits(other) || spin.count() >= waits_max {
-                            return Err(Abort::new(AbortReason::WriteLocked));
-                        }
-                        spin.wait();
-                    }
                 }
             }
         }
@@ -187,8 +213,8 @@ impl<M: Machine> WriteIntents<M> {
     #[inline(always)]
     fn truncate(&mut self, len: usize) {
         for cell in &self.cells[len..] {
-            // Release: pairs with the exchange of the next `place`, and with the load of a reader
-            // that waits (`await_intents`).
+            // Release: pairs with the exchange of the next `place`, and with the loads of readers
+            // (`newest_to_read`, `is_being_replaced`, `await_intents`).
             intent_of(*cell).store(NO_INTENT, Ordering::Release);
         }
         self.cells.truncate(len);
@@ -205,10 +231,10 @@ impl<M: Machine> WriteIntents<M> {
     #[inline(always)]
     pub(super) fn announce(&self, intent: u64) {
         for &cell in &self.cells {
-            // SeqCst: before the timestamp is drawn; pairs with the loads of a reader that has
-            // drawn its own timestamp before (`CommitCounter::latest`). The second time the value
-            // is the timestamp; it only ends the wait of readers that began before it.
-            intent_of(cell).store(intent, Ordering::SeqCst);
+            // Release: before the timestamp is drawn, by an addition that a reader acquires before
+            // it looks at the intent (`CommitCounter::latest`). The second time the value is the
+            // timestamp; it only ends the wait of readers that began before it.
+            intent_of(cell).store(intent, Ordering::Release);
         }
     }
 
@@ -227,10 +253,17 @@ impl<M: Machine> WriteIntents<M> {
     ) -> Result<RecordState, Abort> {
         // No other thread stores the row as long as the intents are held. So the copies below need
         // no second look at the word.
-        let (held, mut flags) = (self.cells.len(), 0);
-        for cell in at.cells(groups) {
-            flags |= place(self, cell)?;
-        }
+        let held = self.cells.len();
+        let flags = match at.cells(groups).only_first() {
+            Some(cell) => place(self, cell)?,
+            None => {
+                let mut flags = 0;
+                for cell in at.cells(groups) {
+                    flags |= place(self, cell)?;
+                }
+                flags
+            }
+        };
         if flags & UNLINKED != 0 {
             self.truncate(held);
             return Ok(RecordState::Unlinked);
@@ -282,15 +315,20 @@ impl<M: Machine> WriteIntents<M> {
         self.copies.clear();
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
-            // A record that never had a row reads like the end of a chain. But a history wants to
-            // know which transaction deleted the key before.
-            let is_wanted = if write.cells().any(had_row) {
-                let mut begins = write.cells().map(newest_wts);
-                begins.any(|wts| wts <= ts && wts < bound)
-            } else {
-                absent || write.table().records_history()
+            let begins_before = |cell| {
+                let wts = newest_wts(cell);
+                wts <= ts && wts < bound
             };
-            if write.kind != WriteKind::Nothing && is_wanted {
+            let is_wanted = match (write.cells().only_first(), write.kind) {
+                (_, WriteKind::Nothing) => false,
+                // The usual case.
+                (Some(cell), WriteKind::Update) => begins_before(cell),
+                _ if write.cells().any(had_row) => write.cells().any(begins_before),
+                // A record that never had a row reads like the end of a chain. But a history wants
+                // to know which transaction deleted the key before.
+                _ => absent || write.table().records_history(),
+            };
+            if is_wanted {
                 let copy = cx.copy_version(position)?;
                 self.copies.push((position, copy));
             }
@@ -313,27 +351,84 @@ impl<M: Machine> WriteIntents<M> {
         let epoch = cx.current_epoch();
         let mut next = 0;
         for position in 0..cx.writes.len() {
-            if cx.writes.entries()[position].kind == WriteKind::Nothing {
-                continue;
+            let copy = match self.copies.get(next) {
+                Some((of, copy)) if *of == position => {
+                    next += 1;
+                    Some(*copy)
+                }
+                _ => None,
+            };
+            let write = &cx.writes.entries()[position];
+            match write.cells().only_first() {
+                _ if write.kind == WriteKind::Nothing => {}
+                Some(cell) if write.kind == WriteKind::Update && newest_wts(cell) < ts => {
+                    self.install_update(cx, position, cell, copy, epoch, ts, sstamp);
+                }
+                _ => self.install_cells(cx, position, copy, epoch, ts, sstamp),
             }
-            if let Some((_, copy)) = self.copies.get(next).copied().filter(|(of, _)| *of == position) {
-                next += 1;
-                self.link_copy(cx, position, copy, epoch, ts, sstamp);
-            } else {
-                let write = &cx.writes.entries()[position];
-                let is_older = |cell: &Cell<M>| newest_wts(*cell) <= ts;
-                write.cells().filter(|cell| had_row(*cell)).filter(is_older).for_each(chain::record_first_version);
-            }
-            lock_cells(&cx.writes.entries()[position], ts);
-            cx.writes.install(position);
-            publish_version(&mut cx.writes.entries_mut()[position], epoch, ts);
         }
         self.copies.clear();
         self.last_commit_ts = ts;
         // All at the end, so that the commit is seen as a whole: until then a younger reader waits
-        // at each of its cells. A reader that finds an intent given up (Release in `truncate`,
-        // SeqCst in `await_intents`) finds the new word.
+        // at each of its cells. A reader that finds an intent given up (by the Release in
+        // `truncate`) finds the new word.
         self.truncate(0);
+    }
+
+    /// Installs the usual write, an update of a record's first and only cell: by the same steps as
+    /// [`WriteIntents::install_cells`].
+    #[expect(clippy::too_many_arguments, reason = "a part of `install_all`, on its own for its size")]
+    #[inline(always)]
+    fn install_update(
+        &mut self,
+        cx: &mut Context<M>,
+        position: usize,
+        cell: Cell<M>,
+        copy: Option<OldVersion<M>>,
+        epoch: u64,
+        ts: u64,
+        sstamp: u64,
+    ) {
+        // Relaxed: the transaction holds the intent.
+        let word = cell.word().load(Ordering::Relaxed);
+        if let Some(copy) = copy {
+            let first = copy.record().first_cell();
+            // Relaxed: as in `link_copy`.
+            first.word().store(word & !QUEUED, Ordering::Relaxed);
+            let retained = self.retired.link(first, cell, ts, sstamp);
+            self.retired.push(cx, copy, Groups::FIRST, ts, epoch, retained);
+        } else {
+            chain::record_first_version(cell);
+        }
+        // Release, the store and the fence: as in `lock_cells`.
+        cell.word().store(word | LOCKED, Ordering::Release);
+        M::fence(Ordering::Release);
+        cx.writes.install(position);
+        // Release: as in `publish_version`.
+        cell.word().store(ts << WTS_SHIFT | word & QUEUED, Ordering::Release);
+    }
+
+    /// Installs the write at this position.
+    #[inline(never)]
+    fn install_cells(
+        &mut self,
+        cx: &mut Context<M>,
+        position: usize,
+        copy: Option<OldVersion<M>>,
+        epoch: u64,
+        ts: u64,
+        sstamp: u64,
+    ) {
+        if let Some(copy) = copy {
+            self.link_copy(cx, position, copy, epoch, ts, sstamp);
+        } else {
+            let write = &cx.writes.entries()[position];
+            let is_older = |cell: &Cell<M>| newest_wts(*cell) <= ts;
+            write.cells().filter(|cell| had_row(*cell)).filter(is_older).for_each(chain::record_first_version);
+        }
+        lock_cells(&cx.writes.entries()[position], ts);
+        cx.writes.install(position);
+        publish_version(&mut cx.writes.entries_mut()[position], epoch, ts);
     }
 
     /// Links the copy of the versions that the write at this position overwrites into the chains of
@@ -376,12 +471,12 @@ fn lock_cells<M: Machine>(write: &Write<M>, ts: u64) {
         if wts_of(word) > ts {
             chain::end_versions_at(cell, ts);
         }
-        // Release: the link comes before; pairs with the Acquire of `read_cell`, which follows the
-        // link if it sees the lock.
+        // Release: the link comes before; pairs with the Acquire of a reader (`super::read`), which
+        // follows the link if it sees the lock.
         cell.word().store(word | LOCKED, Ordering::Release);
     }
     // Release: the lock bits come before the stores to the row; pairs with the Acquire fence of
-    // `read_cell`.
+    // `super::read`.
     M::fence(Ordering::Release);
 }
 
@@ -407,7 +502,7 @@ fn publish_version<M: Machine>(write: &mut Write<M>, epoch: u64, ts: u64) {
         };
         // A younger version has been updated. Its readers notice by the larger `wts`.
         let wts = ts.max(wts_of(word) + 1);
-        // Release: the row comes before the word; pairs with the Acquire of `read_cell`.
+        // Release: the row comes before the word; pairs with the Acquire of `newest_to_read`.
         cell.word().store(wts << WTS_SHIFT | flags, Ordering::Release);
     }
 }

@@ -8,9 +8,9 @@
 //!
 //! | step of the papers | function |
 //! | --- | --- |
-//! | read of time `ts`: the version with the largest `wts` up to `ts`; its `rts` becomes at least `ts` | `read`: `read_row` with `raise_rts` |
+//! | read of time `ts`: the version with the largest `wts` up to `ts`; its `rts` becomes at least `ts` | `read`: `ReadView::leaving_rts` |
 //! | write of time `ts`: rejected if the version before it has an `rts` later than `ts` | `place_intent` |
-//! | a version that may still abort: wait for it | `read`: `waits` |
+//! | a version that may still abort: wait for it | `read`: `ReadView::at` |
 //! | commit | `commit`: `WriteIntents::install_all` |
 //!
 //! **Papers.** D. P. Reed: "Naming and synchronization in a decentralized computer system", PhD
@@ -59,13 +59,14 @@ use contend_engine::{
 use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::fault::Sound;
+use crate::faults;
 use crate::flags::{ABSENT, UNLINKED};
 use crate::method::timestamp::{Stamper, TimestampOptions, Timestamps};
 use crate::method::wait::WAITS_MAX;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
     MultiVersion, ReadView, SnapshotOptions, VersionFaults, VersionRules, WriteIntents, raise_leaf_rts, raise_rts,
-    read_row, rts_under_intent, waits_for_earlier_than, wts_of,
+    read_row, rts_under_intent, wts_of,
 };
 
 options! {
@@ -102,7 +103,7 @@ pub struct MvtoWorker<M: Machine> {
     intents: WriteIntents<M>,
 }
 
-impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
+impl<M: Machine, F: MvtoFaults> MvtoRules<M, F> {
     /// Places an intent to write the cell at time `ts`, and returns the cell's word.
     ///
     /// A transaction that has the intent already gets the word again, and is tested again. The test
@@ -125,7 +126,7 @@ impl<M: Machine, F: VersionFaults> MvtoRules<M, F> {
     }
 }
 
-impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
+impl<M: Machine, F: MvtoFaults> VersionRules<M> for MvtoRules<M, F> {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "mvto",
         summary: "multi-version timestamp ordering: a read finds the version of its own time",
@@ -221,10 +222,9 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         let ts = local.ts;
         if local.reads_snapshot {
             // No version up to this time is still to come: no `rts`, and no wait.
-            return read_row(cx, at, columns, ReadView::at::<F>(ts), |_| (), |_| false, |_| ());
+            return read_row(cx, at, columns, ReadView::of_final_state::<F>(ts), |_| ());
         }
-        let waits = waits_for_earlier_than::<F>(ts);
-        read_row(cx, at, columns, ReadView::at::<F>(ts), |cell| raise_rts::<M, F>(cell, ts), waits, |_| ())
+        read_row(cx, at, columns, ReadView::at::<F>(ts).leaving_rts::<F>(F::LOOK_BEFORE_RTS), |_| ())
     }
 
     #[inline(always)]
@@ -328,4 +328,13 @@ impl<M: Machine, F: VersionFaults> VersionRules<M> for MvtoRules<M, F> {
         local.stamps.drop_batch();
         local.intents.abort(reason);
     }
+}
+
+faults! {
+    /// The deliberate faults of multi-version timestamp ordering.
+    pub trait MvtoFaults: VersionFaults {
+        /// A read looks for the intents of older transactions, and then leaves its timestamp.
+        LOOK_BEFORE_RTS,
+    }
+    pub const FAULTS;
 }

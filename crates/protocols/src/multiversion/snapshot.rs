@@ -4,18 +4,19 @@
 //! **One counter orders the commits.** A transaction that begins when the counter says `begin_ts`
 //! sees the commits up to `begin_ts`, also those that are still installing. For that a committing
 //! writer changes its write intents to "about to draw a timestamp" *before* it adds to the counter.
-//! A reader loads the counter first, and intents later; both orders are SeqCst. So a reader that
-//! sees no such intent had loaded the counter before the writer added to it: the writer's timestamp
-//! is later than the reader's, and the reader must not see its writes. A reader that does see the
-//! intent waits until the intent says the timestamp, or the version is installed.
+//! A reader loads the counter first, and intents later. The addition is a Release, and the load an
+//! Acquire. So a reader that sees no such intent had loaded the counter before the writer added to
+//! it: the writer's timestamp is later than the reader's, and the reader must not see its writes. A
+//! reader that does see the intent waits until the intent says the timestamp, or the version is
+//! installed.
 //!
 //! **What goes wrong with the two steps swapped.** A writer of x and y draws timestamp 6. A reader
 //! begins at 6, finds no intent on x that says so yet, and reads the old x. The writer changes its
-//! intents and installs. The reader finds the new y, of time 6: it has seen half of a commit. For
-//! this pair Release and Acquire would do: a reader that has loaded the writer's number sees what
-//! came before the addition. The SeqCst of the intents serves a second pair. In `ermia` a reader
-//! raises an `rts` before it looks at the intents, and a writer loads that `rts` after it has
-//! changed them.
+//! intents and installs. The reader finds the new y, of time 6: it has seen half of a commit.
+//!
+//! `ermia` needs a second pair. There a reader raises an `rts` before it looks at the intents, and
+//! a writer loads that `rts` after it has changed them. Between the two the writer passes a SeqCst
+//! fence.
 //!
 //! **Progress.** An intent is "about to draw a timestamp" between two stores of its owner, and the
 //! owner waits for no transaction there. So that wait is short whatever becomes of the commit.
@@ -24,10 +25,11 @@ use contend_engine::{Abort, Context, Located, Projection, RecordState, option_ch
 use contend_machine::{Activity, Atomic64, Machine, Ordering};
 use crossbeam_utils::CachePadded;
 
+use crate::faults;
+
 use super::collect::{CollectOptions, Collector};
 use super::{
     INTENT_TAKING_TIMESTAMP, INTENT_WITHOUT_TIMESTAMP, ReadVersion, ReadView, VersionFaults, WriteIntents, read_row,
-    waits_for_earlier_than,
 };
 
 options! {
@@ -84,9 +86,9 @@ impl<M: Machine> CommitCounter<M> {
     /// Returns the timestamp of the latest commit.
     #[inline(always)]
     pub(crate) fn latest(&self) -> u64 {
-        // SeqCst: before every later load of an intent; pairs with `take_commit_ts`, where the
-        // intents change before the counter does.
-        self.latest.load(Ordering::SeqCst)
+        // Acquire: before every later load of an intent; pairs with the addition of
+        // `take_commit_ts`, where the intents change before the counter does.
+        self.latest.load(Ordering::Acquire)
     }
 
     /// Draws the timestamp of a commit. From then on its intents say this timestamp.
@@ -117,9 +119,10 @@ impl<M: Machine> CommitCounter<M> {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Timestamp));
         M::step("timestamp");
-        // SeqCst: after the stores of `announce`; pairs with `latest`. If a begin draws a number of
-        // its own, it is no commit's, and pairs with `announce` as `latest` does.
-        let ts = self.latest.fetch_add(1, Ordering::SeqCst) + 1;
+        // Release: after the stores of `announce`; pairs with `latest`. And Acquire: a commit that
+        // validates sees the intents of those before it. If a begin draws a number of its own, it
+        // is no commit's, and pairs with `announce` as `latest` does.
+        let ts = self.latest.fetch_add(1, Ordering::AcqRel) + 1;
         M::enter(phase);
         ts
     }
@@ -148,19 +151,18 @@ pub(crate) struct SnapshotTxn<M: Machine> {
 impl<M: Machine> SnapshotTxn<M> {
     /// Reads a row as it is in the snapshot. `on_read` gets each version that was read.
     #[inline(always)]
-    pub(crate) fn read<F: VersionFaults>(
+    pub(crate) fn read<F: SnapshotFaults>(
         &self,
         cx: &mut Context<M>,
         at: Located<'_, M>,
         columns: Projection<'_>,
         on_read: impl FnMut(ReadVersion<M>),
     ) -> Result<RecordState, Abort> {
-        // For an intent that says "about to draw a timestamp", or a timestamp up to `begin_ts`.
-        // Such a writer has decided to commit, or is about to decide, and waits at most for writers
-        // with earlier timestamps. So also a wait without a limit ends.
-        let waits = waits_for_earlier_than::<F>(self.begin_ts + 1);
-        let view = ReadView { is_patient: self.reads_only, ..ReadView::at::<F>(self.begin_ts) };
-        read_row(cx, at, columns, view, |_| (), waits, on_read)
+        // It waits for an intent that says "about to draw a timestamp", or a timestamp up to
+        // `begin_ts`. Such a writer has decided to commit, or is about to decide, and waits at most
+        // for writers with earlier timestamps. So also a wait without a limit ends.
+        let view = ReadView::of_commits_to::<F>(self.begin_ts).waiting_without_limit(self.reads_only);
+        read_row(cx, at, columns, view, on_read)
     }
 
     /// Returns whether the snapshot has every commit of its worker.
@@ -191,4 +193,13 @@ impl<M: Machine> SnapshotState<M> {
         txn.begin_ts = self.counter.begin();
         self.collector.publish_ts(&txn.intents.retired, txn.begin_ts);
     }
+}
+
+faults! {
+    /// The deliberate faults of transactions that see the state at their begin.
+    pub trait SnapshotFaults: VersionFaults {
+        /// A read looks whether a commit is under way when it has checked the row, not before.
+        LOOK_TOO_LATE,
+    }
+    pub const SNAPSHOT_FAULTS;
 }

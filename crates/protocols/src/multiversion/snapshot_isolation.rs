@@ -58,7 +58,7 @@ use crate::fault::Sound;
 use crate::faults;
 use crate::multiversion::collect::{CollectOptions, Collector, RetiredVersions};
 use crate::multiversion::{
-    CounterOptions, MultiVersion, SnapshotState, SnapshotTxn, VersionFaults, VersionRules, WriteIntents,
+    CounterOptions, MultiVersion, SnapshotFaults, SnapshotState, SnapshotTxn, VersionRules, WriteIntents,
 };
 
 options! {
@@ -204,7 +204,7 @@ impl<M: Machine, F: SnapshotIsolationFaults> VersionRules<M> for SnapshotIsolati
 
 faults! {
     /// The deliberate faults of snapshot isolation.
-    pub trait SnapshotIsolationFaults: VersionFaults {
+    pub trait SnapshotIsolationFaults: SnapshotFaults {
         /// A write does not look whether the row has been written since the transaction began.
         FORGET_FIRST_UPDATER,
     }

@@ -563,6 +563,34 @@ fn snapshot_isolation_alone_lets_write_skew_through() {
     assert!(!write_skew::<Hekaton<Native>>());
 }
 
+/// One transaction misses the row that another one inserts, and writes the row that this one has
+/// read. Returns whether both commit.
+fn write_skew_with_an_insert<P: NamedProtocol<Native>>() -> bool {
+    let World { ref rows, workers: [ref mut early, ref mut late, _], .. } = World::<P>::new(&[]);
+    let mut one = early.begin();
+    // Its time is that of its begin, which a read makes known.
+    assert_eq!(see(&mut one, rows, 5), Some(0));
+    let mut other = late.begin();
+    assert_eq!(see(&mut other, rows, 2), Some(0));
+    other.insert_row(rows, 33).expect("nobody is in the way").expect("there is none").copy_from_slice(&[33, 1]);
+    let other = other.commit();
+    let missed = one.read_row(rows, 33, Projection::WHOLE).map(|row| row.is_none());
+    let one = missed.is_ok_and(|missed| missed)
+        && one.write_row(rows, 2, Groups::ALL).is_ok_and(|row| row.is_some_and(|row| row.len() == 2))
+        && one.commit().is_ok();
+    one && other.is_ok()
+}
+
+#[test]
+fn a_row_that_was_missed_is_validated() {
+    assert!(write_skew_with_an_insert::<SnapshotIsolation<Native>>(), "it promises no more");
+    assert!(!write_skew_with_an_insert::<Hekaton<Native>>());
+    assert!(!write_skew_with_an_insert::<Ermia<Native>>());
+    assert!(!write_skew_with_an_insert::<Mvto<Native>>());
+    assert!(!write_skew_with_an_insert::<Cicada<Native>>());
+    assert!(!write_skew_with_an_insert::<Msto<Native>>());
+}
+
 #[test]
 fn the_first_to_write_a_row_wins() {
     let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<SnapshotIsolation<Native>>::new(&[]);

@@ -158,25 +158,17 @@ impl<M: Machine> ValidatingTxn<M> {
         validates_old: bool,
     ) -> Result<RecordState, Abort> {
         if self.reads_snapshot {
-            return read_row(cx, at, columns, ReadView::at::<F>(self.ts), |_| (), |_| false, |_| ());
+            return read_row(cx, at, columns, ReadView::of_final_state::<F>(self.ts), |_| ());
         }
-        // Correctness does not need this wait, because the validation looks again. The wait makes
-        // it fail less often. The read leaves no `rts`, and so writes no shared line.
-        let waits = waits_for_earlier_than::<F>(self.ts);
+        // Correctness does not need the wait for older writers, because the validation looks again.
+        // The wait makes it fail less often. The read leaves no `rts`, and so writes no shared
+        // line.
         let validates_old = Self::validates_old::<F>(validates_old || self.options.nwr);
-        read_row(
-            cx,
-            at,
-            columns,
-            view,
-            |_| (),
-            waits,
-            |version| match version {
-                ReadVersion::Newest(entry) => self.read_set.push(entry),
-                ReadVersion::Old(cell, old) if validates_old => self.read_set.push((cell, old.word)),
-                ReadVersion::Old(..) => {}
-            },
-        )
+        read_row(cx, at, columns, view, |version| match version {
+            ReadVersion::Newest(entry) => self.read_set.push(entry),
+            ReadVersion::Old(cell, old) if validates_old => self.read_set.push((cell, old.word)),
+            ReadVersion::Old(..) | ReadVersion::None => {}
+        })
     }
 
     /// Returns whether the transaction has read the cell.

@@ -9,6 +9,8 @@ use contend_protocols::locking::bamboo::Bamboo;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::locking::wound_wait::WoundWait;
 use contend_protocols::multiversion::cicada::Cicada;
+use contend_protocols::multiversion::ermia::Ermia;
+use contend_protocols::multiversion::hekaton::Hekaton;
 use contend_protocols::multiversion::mvto::Mvto;
 use contend_protocols::optimistic::occ::Occ;
 use contend_protocols::optimistic::silo::Silo;
@@ -165,6 +167,8 @@ mod times_of_leaves {
     holds!(tictoc_in_another_order_hashed, 2, miss_and_write_late_hashed::<TicToc>);
     holds!(mvto, 1, crossed_inserts::<Mvto<Loom>>);
     holds!(cicada_hashed, 1, crossed_inserts_hashed::<Cicada<Loom>>);
+    holds!(ermia_hashed, 1, crossed_inserts_hashed::<Ermia<Loom>>);
+    holds!(hekaton_hashed, 1, crossed_inserts_hashed::<Hekaton<Loom>>);
     holds!(mvto_hashed, 1, crossed_inserts_hashed::<Mvto<Loom>>);
     holds!(to, 2, crossed_inserts::<TimestampOrdering<Loom>>);
     caught!(tictoc_without_fences, 1, miss_and_write_late::<TicToc<Broken>>, FORGET_FENCES);

@@ -33,6 +33,21 @@ fn whole_rows<P: NamedProtocol<Loom>>() {
     }
 }
 
+/// One transaction writes two rows, the other reads both: it sees all of a commit or nothing.
+fn whole_commits<P: NamedProtocol<Loom>>() {
+    let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
+    let (seen, _) = world.both(
+        |tx, rows| Ok([read(tx, rows, 1)?, read(tx, rows, 2)?]),
+        |tx, rows| {
+            write(tx, rows, 1, 5)?;
+            write(tx, rows, 2, 5).map(|()| [None; 2])
+        },
+    );
+    if let Ok([first, second]) = seen {
+        assert!(first == second, "half of a commit: {first:?} and {second:?}");
+    }
+}
+
 /// Each transaction reads the row that the other writes: not both may commit with the old row.
 fn write_skew<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
@@ -134,6 +149,14 @@ mod versions {
     use super::*;
 
     holds!(mvto_reads_whole_rows, 2, whole_rows::<Mvto<Loom>>);
+    holds!(cicada_reads_whole_rows, 2, whole_rows::<Cicada<Loom>>);
+    holds!(msto_reads_whole_rows, 2, whole_rows::<Msto<Loom>>);
+    holds!(si_reads_whole_rows, 2, whole_rows::<SnapshotIsolation<Loom>>);
+    holds!(ermia_reads_whole_rows, 2, whole_rows::<Ermia<Loom>>);
+    holds!(hekaton_reads_whole_rows, 2, whole_rows::<Hekaton<Loom>>);
+    holds!(si_sees_whole_commits, 2, whole_commits::<SnapshotIsolation<Loom>>);
+    holds!(ermia_sees_whole_commits, 2, whole_commits::<Ermia<Loom>>);
+    holds!(hekaton_sees_whole_commits, 2, whole_commits::<Hekaton<Loom>>);
     holds!(mvto_has_no_write_skew, 2, write_skew::<Mvto<Loom>>);
     holds!(mvto_loses_no_update, 2, lost_update::<Mvto<Loom>>);
     holds!(cicada_has_no_write_skew, 2, write_skew::<Cicada<Loom>>);
@@ -143,6 +166,14 @@ mod versions {
     holds!(hekaton_has_no_write_skew, 2, write_skew::<Hekaton<Loom>>);
     holds!(si_loses_no_update, 2, lost_update::<SnapshotIsolation<Loom>>);
     holds!(to_has_no_write_skew, 2, write_skew::<TimestampOrdering<Loom>>);
+    caught!(
+        si_that_looks_too_late,
+        "half of a commit",
+        2,
+        whole_commits::<SnapshotIsolation<Loom, Broken>>,
+        LOOK_TOO_LATE
+    );
+    caught!(mvto_that_looks_too_early, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, LOOK_BEFORE_RTS);
     caught!(mvto_that_forgets_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, FORGET_READS);
     caught!(mvto_that_overtakes_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, OVERTAKE_READS);
     caught!(mvto_that_does_not_wait, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, IGNORE_PREWRITES);

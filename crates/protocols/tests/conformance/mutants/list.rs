@@ -76,7 +76,8 @@ mutants! {
         found OVERTAKE_READS, "litmus-write-skew";
         found FORGET_GAPS, "litmus-absent";
     }
-    Mvto<Machine, Broken>, faults multiversion::FAULTS {
+    Mvto<Machine, Broken>, faults mvto::FAULTS, multiversion::FAULTS {
+        found LOOK_BEFORE_RTS, "litmus-write-skew";
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -110,13 +111,15 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found OMIT_ANY, "litmus-overwrites", NWR;
     }
-    SnapshotIsolation<Machine, Broken>, faults snapshot_isolation::FAULTS, multiversion::FAULTS {
+    SnapshotIsolation<Machine, Broken>, faults snapshot_isolation::FAULTS, multiversion::SNAPSHOT_FAULTS, multiversion::FAULTS {
+        found LOOK_TOO_LATE, "litmus-random";
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_FIRST_UPDATER, "litmus-lost-update";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::FAULTS {
+    Ermia<Machine, Broken>, faults ermia::FAULTS, multiversion::SNAPSHOT_FAULTS, multiversion::FAULTS {
+        found LOOK_TOO_LATE, "litmus-random";
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth-index";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READERS_OF_TOMBSTONES, "litmus-rebirth";
@@ -127,7 +130,8 @@ mutants! {
         found FORGET_GAPS, "litmus-absent";
         found IGNORE_PREWRITES, "litmus-random";
     }
-    Hekaton<Machine, Broken>, faults hekaton::FAULTS, multiversion::FAULTS {
+    Hekaton<Machine, Broken>, faults hekaton::FAULTS, multiversion::SNAPSHOT_FAULTS, multiversion::FAULTS {
+        found LOOK_TOO_LATE, "litmus-random";
         found FORGET_AGE_OF_TOMBSTONES, "litmus-rebirth";
         equivalent UNLINK_EARLY, "litmus-rebirth";
         found FORGET_READ_ONLY, "litmus-write-skew";
