@@ -559,8 +559,6 @@ impl WorkloadVisitor for PlanWorkload<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contend_engine::Protocol;
-    use contend_sim::Simulated;
 
     fn with(change: impl FnOnce(&mut RunConfig)) -> Result<RunPlan, String> {
         let mut config = RunConfig::default();
@@ -747,24 +745,5 @@ mod tests {
             set(config, "engine.commit_time_updates", "off");
         });
         assert!(twice.expect_err("two values").contains("set twice"));
-    }
-
-    #[test]
-    fn plans_are_visited_on_every_machine() {
-        struct Name;
-        impl PlannedWorkloadVisitor for Name {
-            type Output = &'static str;
-            fn visit<W: Workload>(self, info: WorkloadInfo, _: &W::Options) -> &'static str {
-                info.name
-            }
-        }
-        for (info, _) in all_workloads() {
-            let plan = with(|config| config.workload = info.name.into()).expect("valid");
-            assert_eq!(plan.workload.visit(Name), info.name);
-            for protocol in &plan.protocols {
-                assert_eq!(protocol.erased::<Native>().info().name, protocol.info.name);
-                assert_eq!(protocol.erased::<Simulated>().info().name, protocol.info.name);
-            }
-        }
     }
 }

@@ -4,3 +4,4 @@ mod lines;
 mod paired;
 mod power;
 mod runs;
+mod sessions;
