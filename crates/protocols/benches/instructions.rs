@@ -54,7 +54,7 @@ const OPERATIONS: usize = 5;
 const BEFORE: usize = 200;
 /// The sets of keys that are counted; the least count is taken. The addresses of their records
 /// differ, and some sets need a step more to find that an address is new (`AddressMap`).
-const KEY_SETS: u64 = 2;
+const KEY_SETS: u64 = 4;
 /// The protocols whose counts are compared. Those of locks depend a little on addresses.
 const COMPARED: [&str; 3] = ["none", "silo", "ic3 declared"];
 /// The protocols whose reads are compared. The other counts depend on the time at which old
