@@ -591,6 +591,63 @@ fn a_row_that_was_missed_is_validated() {
     assert!(!write_skew_with_an_insert::<Msto<Native>>());
 }
 
+/// Each of two transactions inserts its row if that of the other is absent: never both commit. Each
+/// round has keys that nobody had before. No history is recorded: with one, versions without a row
+/// are copied as well.
+fn never_both<P: NamedProtocol<Native>>(index: IndexKind) {
+    let World { ref engine, .. } = World::<P>::with(&[], EngineConfig { epoch_ms: 1, ..EngineConfig::default() });
+    let spec = TableSpec::of_bytes("crossed", index, 16, 2 * CROSSED as usize);
+    let rows = &engine.create_table::<u64>(&spec);
+    let (together, failed) = (&std::sync::Barrier::new(2), &std::sync::Mutex::new(Vec::new()));
+    let run = |own: u64| {
+        let mut worker = engine.worker().expect("a slot");
+        for round in 0..CROSSED {
+            let [mine, theirs] = [own, 1 - own].map(|side| 2 * round + side);
+            together.wait();
+            // The one that begins first is sometimes the one that looks last.
+            let looks_late = (round / 2 + own).is_multiple_of(2);
+            let _ = worker.run(|tx| {
+                // A snapshot is of the begin, and a timestamp as well.
+                tx.read_row(rows, u64::MAX, Projection::WHOLE)?;
+                (0..round % 7 * u64::from(looks_late)).for_each(|_| std::thread::yield_now());
+                if tx.read_row(rows, theirs, Projection::WHOLE)?.is_none() {
+                    tx.insert_row(rows, mine)?.expect("nobody else inserts it").fill(7);
+                }
+                Ok(())
+            });
+            together.wait();
+            // A collector may be in the way.
+            let there = [2 * round, 2 * round + 1].map(|key| {
+                let mut read = || worker.run(|tx| Ok(tx.read_row(rows, key, Projection::WHOLE)?.is_some()));
+                std::iter::repeat_with(&mut read).find_map(Result::ok).expect("it goes on")
+            });
+            if there == [true; 2] {
+                failed.lock().expect("no panic").push(round);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(0));
+        run(1);
+    });
+    let failed = failed.lock().expect("no panic");
+    assert!(failed.is_empty(), "both rows are there in round {:?} of {CROSSED}", failed[0]);
+}
+
+/// The rounds of [`never_both`].
+const CROSSED: u64 = 2_000;
+
+#[test]
+fn of_two_rows_that_exclude_each_other_only_one_is_inserted() {
+    for index in [IndexKind::Hash, IndexKind::Ordered] {
+        never_both::<Mvto<Native>>(index);
+        never_both::<Cicada<Native>>(index);
+        never_both::<Msto<Native>>(index);
+        never_both::<Ermia<Native>>(index);
+        never_both::<Hekaton<Native>>(index);
+    }
+}
+
 #[test]
 fn the_first_to_write_a_row_wins() {
     let World { ref rows, workers: [ref mut one, ref mut other, _], .. } = World::<SnapshotIsolation<Native>>::new(&[]);
