@@ -20,6 +20,14 @@ contend_engine::faults! {
     FlushOutOfOrder,
     /// A flush makes one epoch more durable than it may: transactions can still commit in it.
     EndEpochEarly,
+    /// The end of a flush says that the flush has written to one file, however many it has.
+    EndAlone,
+    /// A flush ends in its files although the manifest does not name one of them.
+    EndUnnamed,
+    /// Recovery does not notice that a flush is missing before a later one.
+    IgnoreMissing,
+    /// Recovery counts a flush if one of its files has its end.
+    CountParts,
     /// Recovery keeps the write of a row that is read last, not the one with the largest write
     /// counter.
     ReplayInFileOrder,
@@ -46,6 +54,9 @@ contend_engine::faults! {
     /// Early release: commits that recovery discarded because a smaller LSN was missing count at
     /// the next recovery.
     ForgetGap,
+    /// Opening a log synchronises the tails of its files as they are in the system's cache: a
+    /// failed synchronisation may have left there what the disk has not.
+    TrustCache,
     /// Opening a log does not synchronise the tails of its files: the process may have ended before
     /// it did so, and the machine may crash later.
     SkipTails,

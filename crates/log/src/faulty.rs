@@ -68,11 +68,14 @@ struct FileContents {
     now: Vec<u8>,
     stays: Vec<u8>,
     differ: Vec<Range<usize>>,
+    /// Whether a synchronisation has failed. Then `now` may be in the system's cache alone, and the
+    /// system may drop it and read the disk again.
+    has_failed: bool,
 }
 
 impl FileContents {
     fn of(bytes: Vec<u8>) -> Self {
-        FileContents { stays: bytes.clone(), now: bytes, differ: Vec::new() }
+        FileContents { stays: bytes.clone(), now: bytes, ..FileContents::default() }
     }
 
     /// Cuts the file off.
@@ -80,6 +83,18 @@ impl FileContents {
         self.now.truncate(length);
         self.differ.iter_mut().for_each(|place| place.end = place.end.min(length));
         self.differ.retain(|place| !place.is_empty());
+    }
+
+    /// Forgets what is in the cache alone, and no later synchronisation would write.
+    fn evict(&mut self) {
+        let dirty: Vec<_> = self.differ.iter().map(|place| self.now[place.clone()].to_vec()).collect();
+        let length = self.now.len();
+        self.now.clone_from(&self.stays);
+        self.now.resize(length, 0);
+        for (place, bytes) in self.differ.iter().zip(dirty) {
+            self.now[place.clone()].copy_from_slice(&bytes);
+        }
+        self.has_failed = false;
     }
 
     /// Makes all stay that was written.
@@ -231,7 +246,11 @@ impl Disk for FaultyDisk {
     }
 
     fn open(&self, name: &str, _: bool) -> io::Result<Box<dyn DiskFile>> {
-        let file = *self.state().names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let state = &mut *self.state();
+        let file = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        if state.files[file].has_failed && state.random.draw().is_multiple_of(2) {
+            state.files[file].evict();
+        }
         Ok(Box::new(FaultyFile { disk: self.clone(), file }))
     }
 
@@ -303,6 +322,7 @@ impl DiskFile for FaultyFile {
             // them.
             state.tear(self.file);
             state.files[self.file].differ.clear();
+            state.files[self.file].has_failed = true;
             return Err(io::Error::other("a file could not be synchronised"));
         }
         state.files[self.file].keep();

@@ -1,13 +1,15 @@
 //! The bytes of a log file.
 //!
-//! A file is a header and blocks, one after the other; behind them it may have zeros, or what a
+//! A file is a header and records, one after the other; behind them it may have zeros, or what a
 //! crash left. Numbers of a fixed length are little-endian. A block has what one worker committed
-//! in one epoch, or rows of a checkpoint (epoch 0).
+//! in one epoch, or rows of a checkpoint (epoch 0). An end says that a flush of an epoch has
+//! written all before it, in this file.
 //!
 //! ```text
-//! file        = header block*
+//! file        = header (block | end)*
 //! header      = "contend\x01" version:u32 table_count:u32 salt:u64 tables_sum:u64 sum:u64
 //! block       = "blk\x01" length:u32 epoch:u64 salt:u64 flush:u64 durable_lsn:u64 sum:u64 body
+//! end         = "end\x01" files:u32 epoch:u64 salt:u64 log_flush:u64 sum:u64
 //! body        = transaction*                  # `length` bytes
 //! transaction = lsn? count write*             # `lsn` only if durable_lsn > 0
 //! write       = head counter? key             # kind 2
@@ -32,6 +34,8 @@
 //! | `salt` | a random number of the file: blocks of other files that the disk had are not its own |
 //! | `flush` | the number of the worker's flush: each begins after the one before was synchronised |
 //! | `durable_lsn` | smaller LSNs were durable before; 0 if the transactions have no LSNs |
+//! | `files` | the number of files that the flush has written to; each has an end of it |
+//! | `log_flush` | the number of the flush among those of the log |
 //! | `sum` | XXH3 of all other bytes; of a block, header and body |
 //! | `is_same` | the counter is that of the write before; of the first write, the epoch's first |
 //! | `counter` | the difference to that counter |
@@ -58,15 +62,19 @@ pub(crate) use decode::read_body;
 pub(crate) use encode::{WORD_BYTES_MAX, put_transaction};
 
 /// The format of the files.
-pub(crate) const VERSION: u32 = 8;
+pub(crate) const VERSION: u32 = 9;
 /// The first bytes of a file.
 pub(crate) const FILE: [u8; 8] = *b"contend\x01";
 /// The first bytes of a block.
 const BLOCK: u32 = u32::from_le_bytes(*b"blk\x01");
+/// The first bytes of an end.
+const END: u32 = u32::from_le_bytes(*b"end\x01");
 /// Bytes of a file's header.
 pub(crate) const FILE_HEADER: usize = 40;
 /// Bytes of a block's header.
 pub(crate) const BLOCK_HEADER: usize = 48;
+/// Bytes of an end.
+pub(crate) const END_BYTES: usize = 40;
 
 /// The kind of a write, as it stands in its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,11 +209,64 @@ pub(crate) struct Block<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// What a flush of an epoch writes last to each of its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// How many files the flush has written to.
+    pub(crate) files: u32,
+    /// The epoch that it makes durable, with all earlier ones.
+    pub(crate) epoch: u64,
+    /// Its number among the flushes of the log.
+    pub(crate) log_flush: u64,
+}
+
+impl End {
+    /// Returns its bytes in a file of this salt.
+    pub(crate) fn bytes(self, salt: u64) -> [u8; END_BYTES] {
+        let mut bytes = [0; END_BYTES];
+        bytes[..4].copy_from_slice(&END.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.files.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.epoch.to_le_bytes());
+        bytes[16..24].copy_from_slice(&salt.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.log_flush.to_le_bytes());
+        let sum = xxh3_64(&bytes[..32]);
+        bytes[32..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Returns the end that `bytes` begin with, and the bytes behind it. None if there is none.
+    fn read(bytes: &[u8], salt: u64) -> Option<(Self, &[u8])> {
+        let (own, behind) = bytes.split_first_chunk::<END_BYTES>()?;
+        let number = |at: usize| u64::from_le_bytes(own[at..at + 8].try_into().expect("eight bytes"));
+        let end = End { files: (number(0) >> 32) as u32, epoch: number(8), log_flush: number(24) };
+        let is_whole = *own == end.bytes(salt) && end.epoch <= EPOCH_MAX && end.log_flush <= COUNT_MAX;
+        is_whole.then_some((end, behind))
+    }
+}
+
+/// What a file has behind its header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Record<'a> {
+    Block(Block<'a>),
+    End(End),
+}
+
+/// Returns the record that `bytes` begin with, and the bytes behind it.
+///
+/// # Errors
+/// They begin with no whole record; the text says why.
+pub(crate) fn read_record(bytes: &[u8], salt: u64) -> Result<(Record<'_>, &[u8]), &'static str> {
+    match End::read(bytes, salt) {
+        Some((end, behind)) => Ok((Record::End(end), behind)),
+        None => read_block(bytes, salt).map(|(block, behind)| (Record::Block(block), behind)),
+    }
+}
+
 /// Returns the block that `bytes` begin with, and the bytes behind it.
 ///
 /// # Errors
 /// They begin with no whole block; the text says why.
-pub(crate) fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), &'static str> {
+fn read_block(bytes: &[u8], salt: u64) -> Result<(Block<'_>, &[u8]), &'static str> {
     let header = bytes.get(..BLOCK_HEADER).ok_or("a block is cut off")?;
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
     if number(0) as u32 != BLOCK {
@@ -245,6 +306,16 @@ pub(crate) fn latest_flush(bytes: &[u8], salt: u64) -> Result<Option<u64>, &'sta
         latest = latest.max(read_block(&bytes[place..], salt).ok().map(|(block, _)| block.flush));
     }
     Ok(latest)
+}
+
+/// Returns the number of the latest flush whose end begins somewhere in `bytes`; 0 if there is
+/// none.
+pub(crate) fn latest_end(bytes: &[u8], salt: u64) -> u64 {
+    let magic = END.to_le_bytes();
+    let begins = bytes.windows(magic.len()).enumerate().filter(|(_, window)| *window == magic);
+    // An end has a fixed length, so all checksums are over some times the bytes at most.
+    let ends = begins.filter_map(|(place, _)| End::read(&bytes[place..], salt));
+    ends.map(|(end, _)| end.log_flush).max().unwrap_or_default()
 }
 
 /// Returns the length of a block, if `bytes` begin with a header of this salt and the block ends

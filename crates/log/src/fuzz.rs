@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::faulty::{FaultyDisk, Plan};
-use crate::format::{self, BLOCK_HEADER};
+use crate::format::{self, BLOCK_HEADER, End};
 use crate::inspect;
 use crate::log::{Log, LogConfig};
 use crate::manifest::{Manifest, ManifestContents, Segment, TableSchemas, Tail};
@@ -40,9 +40,13 @@ pub fn read(bytes: &[u8]) -> Result<(), LogError> {
     block.extend_from_slice(body);
     format::seal(&mut block, epoch, salt, 1, u64::from(shape >> 2 & 1));
     let mut file = format::file_header(salt, TableSchemas::of(schemas()).count()).to_vec();
+    let tail = [Tail::Nothing, Tail::Epochs, Tail::Flushed, Tail::InOrder][usize::from(shape & 3)];
+    let header = file.len() as u64;
     file.extend(block);
-    let tail = [Tail::Nothing, Tail::Flushed, Tail::InOrder, Tail::InOrder][usize::from(shape & 3)];
-    let known = file.len() as u64;
+    let known = if tail == Tail::Epochs { header } else { file.len() as u64 };
+    if tail == Tail::Epochs {
+        file.extend(End { files: 1 + u32::from(shape >> 3 & 1), epoch, log_flush: 1 }.bytes(salt));
+    }
     file.extend_from_slice(behind);
     let segment = Segment {
         number,

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::disk::{Directory, Disk};
 use crate::error::LogError;
 use crate::faulty::{FaultyDisk, Plan};
-use crate::format::{self, BLOCK_HEADER, Change, Write};
+use crate::format::{self, BLOCK_HEADER, Change, End, Write};
 use crate::inspect;
 use crate::log::{Log, LogConfig};
 use crate::manifest::{Manifest, ManifestContents, Segment, TableSchemas, Tail};
@@ -164,9 +164,10 @@ const MIB: usize = 1 << 20;
 fn numbers_that_are_too_large_are_refused() {
     let tables = [schema("t")];
     type Change = fn(&mut ManifestContents);
-    let changes: [(Change, &str); 10] = [
-        (|contents| contents.epoch = u64::MAX, "no such epoch or LSN"),
-        (|contents| contents.lsn = u64::MAX, "no such epoch or LSN"),
+    let changes: [(Change, &str); 11] = [
+        (|contents| contents.epoch = u64::MAX, "no such epoch, LSN or flush"),
+        (|contents| contents.lsn = u64::MAX, "no such epoch, LSN or flush"),
+        (|contents| contents.flush = u64::MAX, "no such epoch, LSN or flush"),
         (|contents| contents.segments[0].number = u64::MAX, "names a file that can't be"),
         (|contents| contents.segments[0].number = 1 << 60, "is not there"),
         (|contents| contents.segments[0].bytes = 1 << 60, "longer than a file of a log can be"),
@@ -211,10 +212,10 @@ fn with_record(made: &Made, count: u64, record: &[u8]) {
         if length == 0 {
             continue;
         }
-        // The words of a copy: the file's length, the epoch, the LSN, and of the tables the count,
-        // the checksum and the bytes.
+        // The words of a copy: the file's length, the epoch, the LSN, the flush, and of the tables
+        // the count, the checksum and the bytes.
         let sum = xxh3_64_with_seed(record, 0);
-        for (word, value) in [(3, count), (4, sum), (5, record.len() as u64)] {
+        for (word, value) in [(4, count), (5, sum), (6, record.len() as u64)] {
             bytes[32 + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
         }
         let sum = crate::manifest::checksum(&bytes[..32 + length]);
@@ -345,6 +346,23 @@ fn a_tail_of_headers_is_read_once() {
     // The last header alone is whole, so it would be the latest flush.
     let made = Made::new(&tables, Tail::Flushed, known, [begin, tail].concat());
     made.read(Some("more blocks begin here than there is room for"), 3 * length + MIB);
+}
+
+/// Ends of flushes and nothing else: they are counted, and those of a missing flush are refused.
+#[test]
+fn a_tail_of_ends_takes_little_memory() {
+    let tables = [schema("t")];
+    let begin = [header(&tables), block(&[0], 1)].concat();
+    let ends =
+        |numbers: std::ops::Range<u64>| numbers.flat_map(|log_flush| End { files: 1, epoch: 5, log_flush }.bytes(SALT));
+    let most = |file: &Vec<u8>| 4 * file.len() + MIB;
+    let whole = [&begin[..], &ends(1..100_000).collect::<Vec<_>>()].concat();
+    Made::new(&tables, Tail::Epochs, begin.len(), whole.clone()).read(None, most(&whole));
+    let gap = [&begin[..], &ends(1..50_000).chain(ends(50_001..100_000)).collect::<Vec<_>>()].concat();
+    Made::new(&tables, Tail::Epochs, begin.len(), gap.clone()).read(Some("flush 50000 of the log"), most(&gap));
+    // A number that is far away takes no longer.
+    let far = [&begin[..], &ends(1 << 60..(1 << 60) + 1).collect::<Vec<_>>()].concat();
+    Made::new(&tables, Tail::Epochs, begin.len(), far.clone()).read(Some("flush 1 of the log"), most(&far));
 }
 
 /// Keys that all have one slot would take a time that is a square of their number, if the stranger

@@ -20,8 +20,8 @@ pub struct LogFile {
     pub number: u64,
     /// The name of the file.
     pub name: String,
-    /// How many of its bytes the manifest knows of. There may be more if workers flushed by
-    /// themselves.
+    /// How many of its bytes are known to count, or to be of epochs that do not. There may be more
+    /// if workers flushed by themselves.
     pub bytes: u64,
     /// The epochs of its first and of its last block. None in a checkpoint.
     pub blocks: Option<(u64, u64)>,
@@ -58,11 +58,12 @@ pub struct Inspection {
     pub files: Vec<LogFile>,
     /// Every transaction with a smaller LSN is durable.
     durable_lsn: u64,
+    contents: ManifestContents,
 }
 
 fn contents(disk: &dyn Disk) -> Result<ManifestContents, LogError> {
     match Manifest::open(disk)? {
-        Some(found) => Ok(found.contents),
+        Some(found) => recovery::with_tails(disk, found.contents, false, None),
         None => Err(LogError::NoLog { place: disk.place("") }),
     }
 }
@@ -74,8 +75,8 @@ fn contents(disk: &dyn Disk) -> Result<ManifestContents, LogError> {
 pub fn inspect(disk: &dyn Disk) -> Result<Inspection, LogError> {
     let contents = contents(disk)?;
     let durable_lsn = recovery::durable_lsn(disk, &contents)?;
-    let ManifestContents { epoch, tables, segments, .. } = contents;
-    Ok(Inspection { epoch, tables: tables.to_vec(), files: segments.iter().map(LogFile::of).collect(), durable_lsn })
+    let files = contents.segments.iter().map(LogFile::of).collect();
+    Ok(Inspection { epoch: contents.epoch, tables: contents.tables.to_vec(), files, durable_lsn, contents })
 }
 
 /// Reads all rows that are durable, as [`crate::Log::open`] does, and checks that the writes of
@@ -136,12 +137,12 @@ pub fn writes(
     file: u64,
     mut visit: impl FnMut(u64, Shown<'_>) -> ControlFlow<()>,
 ) -> Result<(), LogError> {
-    let contents = contents(disk)?;
+    let contents = &found.contents;
     let Some(segment) = contents.segments.iter().find(|segment| segment.number == file) else {
         return Err(LogError::Missing { place: disk.place(&manifest::name(file)) });
     };
     let mut enough = false;
-    recovery::read_segment(disk, &contents, segment, found.durable_lsn, None, |epoch, write| {
+    recovery::read_segment(disk, contents, segment, found.durable_lsn, None, |epoch, write| {
         let schema = &contents.tables[write.table as usize];
         enough = enough || visit(epoch, Shown { write, schema }).is_break();
         Ok(())

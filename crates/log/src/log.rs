@@ -12,8 +12,8 @@
 //! protocol `epoch` (Silo's group commit) a flush makes a whole epoch durable, and a transaction is
 //! acknowledged when its epoch is. The caller of a flush knows that no transaction can still commit
 //! in that epoch. With the other commit protocols ([`crate::commit`]) a worker also flushes its own
-//! buffer, and the manifest is not written for that. A file's bytes behind those that the manifest
-//! knows of count as well then, by the rules of [`crate::recovery`].
+//! buffer. Most flushes do not write the manifest. A file's bytes behind those that the manifest
+//! knows of count as well, by the rules of [`crate::recovery`].
 //!
 //! **What an error means.** A disk that is full when a table is added or a checkpoint is taken
 //! leaves the log as it was. Any other failure stops the log: no commit is acknowledged any more,
@@ -185,7 +185,7 @@ impl Log {
     /// What may be in a worker's file behind the bytes that the manifest knows of.
     pub(crate) fn tail(&self) -> Tail {
         match self.config.commit {
-            CommitProtocol::Epoch => Tail::Nothing,
+            CommitProtocol::Epoch => Tail::Epochs,
             CommitProtocol::Workers { release: Release::Conservative, .. } => Tail::Flushed,
             CommitProtocol::Workers { release: Release::Early, .. } => Tail::InOrder,
         }

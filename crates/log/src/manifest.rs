@@ -5,9 +5,14 @@
 //! there. What is behind them was never acknowledged and is not read, unless the file has a
 //! [`Tail`].
 //!
-//! **How it is written.** Each flush of an epoch writes it anew, to one of two places in turns, so
-//! that one is whole at any time. In each place it stands twice. Damage to one copy is no loss, and
-//! can be told from a write that was interrupted: that one leaves the other place.
+//! **When it is written.** A flush of an epoch writes it if one of the files is new or full. In
+//! most flushes neither is so. Then the files say themselves that the epoch is durable
+//! ([`format::End`](crate::format::End)), and [`Manifest::contents`] has what recovery would find.
+//! A worker that flushes by itself writes it if its file is new.
+//!
+//! **How it is written.** To one of two places in turns, so that one is whole at any time. In each
+//! place it stands twice. Damage to one copy is no loss, and can be told from a write that was
+//! interrupted: that one leaves the other place.
 //!
 //! **Tables.** There may be thousands, and none ever changes. So a table is written once, behind
 //! those before it, also twice. A copy says how many tables there are, and has a checksum of them
@@ -25,7 +30,7 @@
 //! manifest = copy copy copy copy tables tables
 //!            # generation g stands in copies 2 (g % 2) and 2 (g % 2) + 1, counted from 0
 //! copy     = "mft\x01" version:u32 generation length sum body
-//! body     = length_of_file epoch lsn table_count tables_sum tables_bytes count segment*
+//! body     = length_of_file epoch lsn flush table_count tables_sum tables_bytes count segment*
 //! segment  = number salt bytes capacity last_epoch end_lsn kind first_epoch end_epoch last_lsn
 //!            # kind: tail << 1 | has_blocks; first_epoch and end_epoch: of its blocks
 //! tables   = (length:u32 json)*   # the schemas, in the order of their numbers
@@ -89,6 +94,9 @@ pub(crate) struct Segment {
 pub(crate) enum Tail {
     /// Nothing that was acknowledged.
     Nothing,
+    /// What flushes of epochs have written. It was acknowledged if each file of the flush has its
+    /// end.
+    Epochs,
     /// Blocks that the worker has flushed. Each of their transactions may have been acknowledged.
     Flushed,
     /// Blocks that the worker has flushed. A transaction may have been acknowledged if all with
@@ -97,7 +105,7 @@ pub(crate) enum Tail {
 }
 
 impl Tail {
-    const ALL: [Tail; 3] = [Tail::Nothing, Tail::Flushed, Tail::InOrder];
+    const ALL: [Tail; 4] = [Tail::Nothing, Tail::Epochs, Tail::Flushed, Tail::InOrder];
 }
 
 /// The words of a segment in a copy.
@@ -247,6 +255,10 @@ pub(crate) struct ManifestContents {
     pub(crate) epoch: u64,
     /// Every transaction with a smaller LSN is durable.
     pub(crate) lsn: u64,
+    /// The number of a flush of an epoch. What it and earlier ones have written counts by this
+    /// manifest, and the next one has the next number. When a log is opened, numbers of flushes
+    /// that stand in tails are used again: these files have no tails any more.
+    pub(crate) flush: u64,
     pub(crate) tables: Arc<TableSchemas>,
     pub(crate) segments: Vec<Segment>,
 }
@@ -260,7 +272,7 @@ struct Count {
 }
 
 /// The words of a copy before its segments.
-const COPY_WORDS: usize = 7;
+const COPY_WORDS: usize = 8;
 
 /// Returns the bytes of a copy that has this many segments.
 fn bytes_of_copy(segments: usize) -> u64 {
@@ -278,8 +290,8 @@ impl ManifestContents {
 
     /// Checks the numbers of a manifest. A stranger may have written it with a correct checksum.
     fn check(&self) -> Result<(), &'static str> {
-        if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 {
-            return Err("there is no such epoch or LSN");
+        if self.epoch > EPOCH_MAX || self.lsn > COUNT_MAX + 1 || self.flush > COUNT_MAX {
+            return Err("there is no such epoch, LSN or flush");
         }
         // A file that is named more than once would be read as often.
         let (mut numbers, mut salts) = (HashSet::new(), HashSet::new());
@@ -298,7 +310,7 @@ impl ManifestContents {
     fn words(&self, length: u64) -> Vec<u64> {
         let (sum, bytes) = self.tables.all();
         let (tables, segments) = (self.tables.len() as u64, self.segments.len() as u64);
-        let mut words = vec![length, self.epoch, self.lsn, tables, sum, bytes, segments];
+        let mut words = vec![length, self.epoch, self.lsn, self.flush, tables, sum, bytes, segments];
         words.extend(self.segments.iter().flat_map(Segment::words));
         words
     }
@@ -306,10 +318,10 @@ impl ManifestContents {
     /// Returns what the words of a copy say: the length of the file, the contents without tables,
     /// and what there is about the tables.
     fn of_words(words: &[u64]) -> Option<(u64, Self, Count)> {
-        let (&[length, epoch, lsn, tables, sum, bytes, segments], rest) = words.split_first_chunk()?;
+        let (&[length, epoch, lsn, flush, tables, sum, bytes, segments], rest) = words.split_first_chunk()?;
         let read: Option<Vec<_>> = rest.chunks(SEGMENT_WORDS).map(Segment::of_words).collect();
         let read = read.filter(|read| read.len() as u64 == segments)?;
-        let contents = ManifestContents { epoch, lsn, segments: read, ..ManifestContents::default() };
+        let contents = ManifestContents { epoch, lsn, flush, segments: read, ..ManifestContents::default() };
         Some((length, contents, Count { tables, sum, bytes }))
     }
 }
@@ -321,6 +333,7 @@ pub(crate) struct Manifest {
     place: String,
     length: u64,
     generation: u64,
+    /// What is durable: by the manifest's file, or by what the log's files say themselves.
     pub(crate) contents: ManifestContents,
     /// Set if it is not known which of two files is the manifest. Then nothing may be written to
     /// either.
@@ -472,10 +485,15 @@ impl Manifest {
 
     /// Opens a manifest that was read for writing. It stays the same file, because the name of a
     /// new one might not be durable.
+    ///
+    /// What was read is written again and synchronised. It may be in the system's cache alone,
+    /// after a synchronisation that failed. Then the disk would have no manifest at all while the
+    /// next one is written over the one before.
     pub(crate) fn reopen(disk: &dyn Disk, found: FoundManifest) -> Result<Self, LogError> {
         let place = disk.place(NAME);
-        let file = disk.open(NAME, true).map_err(LogError::io("open", &place))?;
+        let mut file = disk.open(NAME, true).map_err(LogError::io("open", &place))?;
         let FoundManifest { length, generation, contents } = found;
+        write_copies(&mut *file, &place, length, generation, &contents)?;
         Ok(Manifest { file, place, length, generation, contents, lost: None })
     }
 }
@@ -566,4 +584,34 @@ fn read_copy(file: &dyn DiskFile, offset: u64, most: u64, place: &str) -> Result
     }
     let words: Vec<u64> = bytes[HEADER..].as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     Ok(Some((generation, ManifestContents::of_words(&words))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faulty::{FaultyDisk, Plan};
+
+    /// A synchronisation fails, and the process ends. The next one finds what was written in the
+    /// system's cache, or what the disk has. The machine crashes while that process goes on.
+    #[test]
+    fn one_copy_is_whole_at_any_time() {
+        let contents = |epoch| ManifestContents { epoch, ..ManifestContents::default() };
+        for (seed, crash_at) in (0..300).flat_map(|seed| (0..9).map(move |at| (seed, at))) {
+            let disk = FaultyDisk::new(Plan::default());
+            let mut manifest = Manifest::create(&disk).expect("a disk that works");
+            manifest.write(&disk, contents(1)).expect("a disk that works");
+            disk.fail(Plan { seed, sync_fails_at: Some(0), ..Plan::default() });
+            manifest.write(&disk, contents(2)).expect_err("a synchronisation fails");
+            disk.fail(Plan { seed, crash_at: Some(crash_at), ..Plan::default() });
+            let found = Manifest::open(&disk).expect("one is whole").expect("it is there");
+            let epoch = found.contents.epoch;
+            assert!(epoch == 1 || epoch == 2, "seed {seed}: {epoch}");
+            let reopened = Manifest::reopen(&disk, found);
+            let least = if reopened.is_ok() { epoch } else { 1 };
+            let written = reopened.and_then(|mut manifest| manifest.write(&disk, contents(3)));
+            let least = if written.is_ok() { 3 } else { least };
+            let left = Manifest::open(&disk.after_crash(Plan::default())).expect("one is whole").expect("it is there");
+            assert!(left.contents.epoch >= least, "seed {seed}, crash at {crash_at}: {}", left.contents.epoch);
+        }
+    }
 }

@@ -1,15 +1,21 @@
 //! Recovery: from files to rows.
 //!
 //! **What counts.** The manifest says how many bytes of each file count, and up to which epoch.
-//! These bytes have to be there, each block whole: there is no torn tail to guess at, and damage is
-//! an error, never a shorter log. A block of a later epoch than the manifest's does not count.
+//! These bytes have to be there, each block whole: damage to them is an error, never a shorter
+//! log. A block of a later epoch than the durable one does not count.
 //!
-//! **Tails.** A worker that flushes by itself ([`crate::commit`]) does not write the manifest each
-//! time, so its file may hold more behind the bytes that the manifest knows of (`Tail`). Recovery
-//! reads on to the first block that is not whole. There the worker's last flush was interrupted.
-//! Blocks are numbered by flushes, and a flush begins when the one before has been synchronised. So
-//! if a block follows that is two flushes later or more, a synchronised block is missing, and that
-//! is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
+//! **Tails.** Most flushes do not write the manifest, so a file may hold more behind the bytes that
+//! the manifest knows of (`Tail`). Recovery reads on to the first block that is not whole. There
+//! the last flush was interrupted, which was not acknowledged.
+//!
+//! - With the commit protocol `epoch` a flush ends with a record in each of its files
+//!   ([`format::End`]). It was acknowledged after all of them were synchronised. So it counts if
+//!   all are there; else none of it does (`with_tails`). Flushes are numbered, and each begins when
+//!   the one before has been acknowledged. So if one is missing, and a later one is there, that is
+//!   damage. Damage to the very last flush alone can't be told from an interruption.
+//! - A worker that flushes by itself ([`crate::commit`]) numbers its own flushes in the same way.
+//!   If a block follows that is two flushes later or more, a synchronised block is missing, and
+//!   that is damage. With LSNs a transaction of a tail counts if no smaller LSN is missing.
 //!
 //! **Decided once.** When a log is opened, its manifest is told what was found: the tails that
 //! count, and up to which epoch or LSN each old file counts. So a transaction that was discarded
@@ -47,8 +53,8 @@ use crate::commit::FIRST_LSN;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::fault::Fault;
-use crate::format::{self, Block, Change, FILE_HEADER, Write};
-use crate::manifest::{ManifestContents, Segment, TableSchemas, Tail};
+use crate::format::{self, Block, Change, End, FILE_HEADER, Record, Write};
+use crate::manifest::{self, ManifestContents, Segment, TableSchemas, Tail};
 use crate::rows::{self, Reader, Rows};
 use crate::schema::Schema;
 
@@ -295,24 +301,6 @@ fn words_max(disk: &dyn Disk, contents: &ManifestContents) -> Result<u64, LogErr
     Ok(bytes.saturating_mul(WORDS_MAX_PER_BYTE).saturating_add(WORDS_MAX))
 }
 
-/// Synchronises these files.
-pub(crate) fn sync<'s>(disk: &dyn Disk, segments: impl Iterator<Item = &'s Segment>) -> Result<(), LogError> {
-    let segments: Vec<_> = segments.collect();
-    // A process may have some hundred files open at once.
-    for segments in segments.chunks(64) {
-        let open = |segment: &&Segment| {
-            disk.open(&segment.name(), true).map_err(LogError::io("open", disk.place(&segment.name())))
-        };
-        let mut files = segments.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-        let mut files: Vec<_> = files.iter_mut().map(|file| &mut **file as _).collect();
-        let failed = |(file, error): (usize, _)| LogError::io("synchronise", disk.place(&segments[file].name()))(error);
-        // A failure ends the opening of the log, and is not tried again here. The next start reads
-        // the files anew.
-        disk.sync(&mut files).map_err(failed)?;
-    }
-    Ok(())
-}
-
 /// Cuts these files off behind the bytes that count. A failure leaves a file longer, which does no
 /// harm.
 pub(crate) fn trim(disk: &dyn Disk, segments: &[Segment]) {
@@ -391,8 +379,9 @@ fn for_each_block(
             offset: offset as u64,
             why: why.to_owned(),
         };
-        match format::read_block(rest, segment.salt) {
-            Ok((block, behind)) => {
+        match format::read_record(rest, segment.salt) {
+            Ok((Record::End(_), behind)) => rest = behind,
+            Ok((Record::Block(block), behind)) => {
                 visit(block).map_err(damaged)?;
                 (rest, flush) = (behind, block.flush);
                 // Blocks are in the order of their epochs: a worker's epochs never fall, and its
@@ -410,6 +399,136 @@ fn for_each_block(
         }
     }
     Ok(Extent { bytes: bytes.len() as u64, blocks, length })
+}
+
+/// What a file has behind the bytes that the manifest knows of.
+struct FileTail {
+    /// The position of the file in the manifest.
+    position: usize,
+    /// Where the last record that is whole ends.
+    end: u64,
+    /// The epochs of the first and of the last block that is whole.
+    blocks: Option<(u64, u64)>,
+    /// The ends of flushes.
+    ends: Vec<End>,
+    /// Whether anything but zeros is behind it.
+    is_torn: bool,
+    /// The number of the latest flush whose end is there; or 0.
+    beyond: u64,
+}
+
+impl FileTail {
+    /// Reads the tail of a file from its bytes.
+    fn read(position: usize, segment: &Segment, bytes: &[u8]) -> Self {
+        let (mut blocks, mut ends) = (None::<(u64, u64)>, Vec::new());
+        let mut rest = bytes.get(segment.bytes as usize..).unwrap_or_default();
+        while let Ok((record, behind)) = format::read_record(rest, segment.salt) {
+            rest = behind;
+            match record {
+                Record::Block(Block { epoch, .. }) => blocks = Some((blocks.map_or(epoch, |(first, _)| first), epoch)),
+                Record::End(end) => ends.push(end),
+            }
+        }
+        let is_torn = rest.chunks(4096).any(|page| page.iter().fold(0, |all, &byte| all | byte) != 0);
+        let beyond = if is_torn { format::latest_end(rest, segment.salt) } else { 0 };
+        FileTail { position, end: (bytes.len() - rest.len()) as u64, blocks, ends, is_torn, beyond }
+    }
+}
+
+/// Reads the tails of files. If `keeps`, makes them durable as they were read. The process may have
+/// ended before it synchronised them. Or a synchronisation had failed. Then the system's cache may
+/// have what the disk has not, and take it for written, so that one more synchronisation would do
+/// nothing. So the bytes are written again.
+fn read_tails(
+    disk: &dyn Disk,
+    contents: &ManifestContents,
+    keeps: bool,
+    fault: Option<Fault>,
+) -> Result<Vec<FileTail>, LogError> {
+    let segments = contents.segments.iter().enumerate().filter(|(_, segment)| segment.tail != Tail::Nothing);
+    let segments: Vec<_> = segments.collect();
+    let mut tails = Vec::new();
+    // A process may have some hundred files open at once.
+    for segments in segments.chunks(64) {
+        let (mut files, mut places) = (Vec::new(), Vec::new());
+        for &(position, segment) in segments {
+            let (bytes, _) = read_file(disk, &contents.tables, segment)?;
+            let tail = FileTail::read(position, segment, &bytes);
+            if keeps && tail.end > segment.bytes {
+                let place = disk.place(&segment.name());
+                let mut file = disk.open(&segment.name(), true).map_err(LogError::io("open", &place))?;
+                if fault != Some(Fault::TrustCache) {
+                    let found = &bytes[segment.bytes as usize..tail.end as usize];
+                    file.write_at(segment.bytes, found).map_err(LogError::io("write", &place))?;
+                }
+                files.push(file);
+                places.push(place);
+            }
+            tails.push(tail);
+        }
+        let mut files: Vec<_> = files.iter_mut().map(|file| &mut **file as _).collect();
+        // A failure is not tried again here. The next start reads the files anew.
+        let failed = |(file, error): (usize, _)| LogError::io("synchronise", &places[file])(error);
+        disk.sync(&mut files).map_err(failed)?;
+    }
+    Ok(tails)
+}
+
+/// Returns the contents of a manifest as if the last flush of an epoch that is whole had written
+/// it. If `keeps`, first makes durable what all tails have, whatever it counts.
+///
+/// # Errors
+/// A file can't be read, or what an acknowledged flush has written is missing.
+pub(crate) fn with_tails(
+    disk: &dyn Disk,
+    mut contents: ManifestContents,
+    keeps: bool,
+    fault: Option<Fault>,
+) -> Result<ManifestContents, LogError> {
+    let tails = read_tails(disk, &contents, keeps, fault)?;
+    let mut ends: Vec<&End> = tails.iter().flat_map(|tail| &tail.ends).collect();
+    ends.sort_by_key(|end| end.log_flush);
+    let last = tails.iter().map(|tail| tail.beyond).chain(ends.last().map(|end| end.log_flush)).max();
+    let (mut epoch, mut next) = (contents.epoch, contents.flush + 1);
+    let mut flushes = ends.chunk_by(|one, other| one.log_flush == other.log_flush).peekable();
+    while let Some(last) = last.filter(|last| next <= *last) {
+        // Ends of the flush; none if its number is not there.
+        let ends = flushes.next_if(|ends| ends[0].log_flush == next).unwrap_or_default();
+        let count_parts = fault == Some(Fault::CountParts);
+        match ends.first() {
+            Some(end) if ends.len() >= end.files as usize || count_parts => epoch = epoch.max(end.epoch),
+            // The last flush was interrupted. Each begins when all ends of the one before were
+            // synchronised, so none before can lack one.
+            _ if next == last || fault == Some(Fault::IgnoreMissing) => {}
+            _ => {
+                // A file that has no later end than this is to blame, above all one that has more
+                // behind its last whole record.
+                let is_suspect = |tail: &&FileTail| tail.ends.last().is_none_or(|end| end.log_flush < next);
+                let suspect = tails.iter().filter(is_suspect).max_by_key(|tail| (tail.beyond, tail.is_torn));
+                let name = |tail: &FileTail| contents.segments[tail.position].name();
+                let place = suspect.map_or(manifest::NAME.to_owned(), name);
+                let why = format!("flush {next} of the log was acknowledged, and is not whole");
+                return Err(LogError::Damaged {
+                    place: disk.place(&place),
+                    offset: suspect.map_or(0, |tail| tail.end),
+                    why,
+                });
+            }
+        }
+        next += 1;
+    }
+    contents.epoch = epoch;
+    for FileTail { position, end, blocks, .. } in tails {
+        let segment = &mut contents.segments[position];
+        if segment.tail == Tail::Epochs {
+            let first = segment.blocks.or(blocks).map(|(first, _)| first);
+            segment.blocks = first.zip(blocks.or(segment.blocks)).map(|(first, (_, last))| (first, last));
+            // Whole blocks of later epochs are there, and never count.
+            (segment.bytes, segment.last_epoch) = (end, segment.last_epoch.min(epoch));
+            segment.tail = Tail::Nothing;
+        }
+    }
+    Ok(contents)
 }
 
 /// Returns an LSN below which all transactions are in the files of a manifest, or were durable
@@ -462,10 +581,11 @@ pub(crate) fn read_segment(
     let (mut report, mut last) = (Report::default(), Last::default());
     let extent = for_each_block(disk, &contents.tables, segment, |block| {
         let is_durable = block.epoch <= contents.epoch.min(segment.last_epoch);
-        // By the tail: nothing was acknowledged but by the manifest; or each flushed block may have
+        // By the tail: nothing was acknowledged but whole epochs; or each flushed block may have
         // been; or each whose LSN comes before the first gap.
         let counts = |lsn| match segment.tail {
-            Tail::Nothing => is_durable || lsn < segment.end_lsn,
+            // A tail of epochs has become one of nothing by now (`with_tails`).
+            Tail::Nothing | Tail::Epochs => is_durable || lsn < segment.end_lsn,
             Tail::Flushed => true,
             Tail::InOrder => is_durable || lsn < durable_lsn || fault == Some(Fault::IgnoreGaps),
         };
@@ -483,7 +603,7 @@ pub(crate) fn read_segment(
     let Extent { bytes, blocks, length } = extent;
     report.bytes = bytes;
     let settled = match segment.tail {
-        Tail::Nothing => segment.clone(),
+        Tail::Nothing | Tail::Epochs => segment.clone(),
         Tail::Flushed => Segment { blocks, ..segment.clone() },
         Tail::InOrder if fault == Some(Fault::ForgetGap) => Segment { blocks, end_lsn: u64::MAX, ..segment.clone() },
         Tail::InOrder => Segment { blocks, end_lsn: durable_lsn, ..segment.clone() },

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use super::{BUFFER_BYTES_MAX, FIRST_SEGMENT_BYTES, Log};
 use crate::disk::DiskFile;
 use crate::error::LogError;
-use crate::format::{self, BLOCK_HEADER, FILE_HEADER};
-use crate::manifest::{Segment, Tail};
+use crate::format::{self, BLOCK_HEADER, END_BYTES, End, FILE_HEADER};
+use crate::manifest::{ManifestContents, Segment, Tail};
 
 /// What a worker has appended, and not written to a file yet.
 #[derive(Debug, Default)]
@@ -68,6 +68,13 @@ impl OpenFile {
         let _ = self.file.truncate(self.segment.bytes);
     }
 
+    /// Writes the end of a flush, for which there is room.
+    pub(super) fn write_end(&mut self, end: End) -> std::io::Result<()> {
+        self.file.write_at(self.segment.bytes, &end.bytes(self.segment.salt))?;
+        self.segment.bytes += END_BYTES as u64;
+        Ok(())
+    }
+
     /// Whether `bytes` more fit into the file.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.segment.bytes + bytes <= self.segment.capacity
@@ -93,6 +100,17 @@ pub(super) struct Output {
     /// An empty buffer, which keeps the memory of the last one.
     /// The two buffers change places at each write, so no buffer is allocated anew.
     spare: Buffer,
+}
+
+impl Output {
+    /// Notes what the files have, which were synchronised. Returns those that are full.
+    pub(super) fn note_in(&mut self, contents: &mut ManifestContents) -> Vec<OpenFile> {
+        self.full.iter_mut().for_each(OpenFile::end);
+        for open in self.full.iter().chain(&self.open) {
+            contents.put(&open.segment);
+        }
+        std::mem::take(&mut self.full)
+    }
 }
 
 /// What a worker writes with.

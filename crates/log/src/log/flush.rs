@@ -1,10 +1,15 @@
 //! Making durable what workers have written.
 //!
-//! [`Log::flush`] is the group commit of Silo: it makes an epoch durable. In this order: it writes
-//! all buffers, synchronises the files, synchronises the directory if a file is new, and writes the
-//! manifest, which says how far each file counts and up to which epoch. Only then it publishes the
-//! epoch in `Log::durable`. A crash between two of these steps leaves the manifest of an earlier
-//! flush, and later bytes don't count.
+//! [`Log::flush`] is the group commit of Silo: it makes an epoch durable. It does so in one of two
+//! ways, and only then publishes the epoch in `Log::durable`.
+//!
+//! - If the manifest names all files that have something new, and none of them is full, each of
+//!   them gets an end ([`crate::format::End`]), and they are synchronised together. A crash
+//!   meanwhile leaves a flush without all of its ends, and none of it counts. A thread that commits
+//!   alone waits for one synchronisation of one file.
+//! - Otherwise, in this order: it synchronises the files, synchronises the directory if a file is
+//!   new, and writes the manifest, which says how far each file counts and up to which epoch. A
+//!   crash between two of these steps leaves what was durable before, and later bytes don't count.
 //!
 //! [`Log::flush_worker`] serves the other commit protocols ([`crate::commit`]): it synchronises the
 //! file of one worker, and writes the manifest only for a file that the manifest does not name yet.
@@ -22,19 +27,23 @@
 
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
+
 use super::Log;
 use super::buffer::{OpenFile, Output, Writer};
 use crate::commit::CommitProtocol;
 use crate::disk::DiskFile;
 use crate::error::LogError;
 use crate::fault::Fault;
+use crate::format::{END_BYTES, End};
+use crate::manifest::ManifestContents;
 
 impl Log {
     /// Returns the largest durable epoch: every transaction that committed in it, or earlier, is
     /// durable.
     pub fn durable(&self) -> u64 {
-        // Acquire: pairs with the Release of `try_flush`, which follows the write of the manifest.
-        // A thread that learns from this that a transaction is durable may tell its client, so the
+        // Acquire: pairs with the Release of `try_flush`, which follows the last synchronisation. A
+        // thread that learns from this that a transaction is durable may tell its client, so the
         // disk must hold the transaction by then. The store comes after the last synchronisation,
         // so it does.
         self.durable.load(Ordering::Acquire)
@@ -61,15 +70,10 @@ impl Log {
 
     fn try_flush(&self, epoch: u64) -> Result<(), LogError> {
         let mut manifest = self.manifest.lock();
+        // Not even a flush that does not write it is acknowledged without a manifest.
+        manifest.check()?;
         let mut contents = manifest.contents.clone();
         let mut full = Vec::new();
-        let mut note = |output: &mut Output| {
-            output.full.iter_mut().for_each(OpenFile::end);
-            for open in output.full.iter().chain(&output.open) {
-                contents.put(&open.segment);
-            }
-            full.append(&mut output.full);
-        };
         // Outputs whose files are synchronised together. Their locks are held until then. Otherwise
         // the manifest could count a block that was written after the synchronisation began.
         let (mut dirty, mut has_written) = (Vec::new(), false);
@@ -89,32 +93,37 @@ impl Log {
                 // The worker flushes its own file, and must not wait until the files of all others
                 // are synchronised.
                 self.sync(std::iter::once(&mut *output))?;
-                note(&mut output);
+                full.extend(output.note_in(&mut contents));
             }
         }
+        // If the files hold no epoch that is later than the durable one, recovery needs no later
+        // epoch. Relaxed: the locks that were held above order this load behind the stores of
+        // `try_write`.
+        let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch && epoch > contents.epoch;
+        contents.epoch = contents.epoch.max(epoch);
+        contents.flush += 1;
+        let is_ended = self.end(&mut dirty, &contents)?;
         self.sync(dirty.iter_mut().map(|output| &mut **output))?;
-        dirty.iter_mut().for_each(|output| note(output));
+        full.extend(dirty.iter_mut().flat_map(|output| output.note_in(&mut contents)));
         drop(dirty);
         // A worker's own flush may have failed meanwhile. Then nothing is acknowledged any more.
         self.check()?;
-        // The swap comes first, so a file that is created before the synchronisation ends sets the
-        // flag again. In the other order its flag would be cleared, and a crash could lose the
-        // file. AcqRel: the Acquire half pairs with the Release store of `begin_file`.
-        if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
-            self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
-        }
-        // If the files hold no epoch that is later than that of the manifest, recovery needs no
-        // later epoch from it. Relaxed: the locks that were held above order this load behind the
-        // stores of `try_write`.
-        let has_later = self.last_written.load(Ordering::Relaxed) > contents.epoch;
-        if has_written || has_later && epoch > contents.epoch {
-            contents.epoch = contents.epoch.max(epoch);
+        if is_ended {
+            // The files say it themselves.
+            manifest.contents = contents;
+        } else if has_written || has_later {
+            // The swap comes first, so a file that is created before the synchronisation ends sets
+            // the flag again. In the other order its flag would be cleared, and a crash could lose
+            // the file. AcqRel: the Acquire half pairs with the Release store of `begin_file`.
+            if has_written && self.has_new_names.swap(false, Ordering::AcqRel) && !self.has(Fault::SkipNames) {
+                self.disk.sync_names().map_err(LogError::io("synchronise the directory of", self.disk.place("")))?;
+            }
             manifest.write(&*self.disk, contents)?;
         }
         full.iter_mut().for_each(OpenFile::trim);
         // Here the transactions are acknowledged. The maximum, because the epoch may be durable
-        // already. Release: pairs with the Acquire load of `durable`; the manifest was written
-        // before.
+        // already. Release: pairs with the Acquire load of `durable`; the ends or the manifest were
+        // synchronised before.
         self.durable.fetch_max(epoch, Ordering::Release);
         drop(manifest);
         // After the number. A waiter checks the number under this lock and sleeps. So it sees the
@@ -122,6 +131,28 @@ impl Log {
         let _wanted = self.wanted.lock();
         self.flushed.notify_all();
         Ok(())
+    }
+
+    /// Writes the end of a flush to each of its files, if the manifest names them all and they have
+    /// room. `contents` is what will be durable then. Returns whether that was done: then the files
+    /// must be synchronised, and the manifest need not be written.
+    fn end(&self, dirty: &mut [MutexGuard<'_, Output>], contents: &ManifestContents) -> Result<bool, LogError> {
+        let names = |number| contents.segments.iter().any(|segment| segment.number == number);
+        let is_ready = |open: &OpenFile| {
+            (names(open.segment.number) || self.has(Fault::EndUnnamed)) && open.has_room(END_BYTES as u64)
+        };
+        if dirty.is_empty()
+            || !dirty.iter().all(|output| output.full.is_empty() && output.open.as_ref().is_some_and(is_ready))
+        {
+            return Ok(false);
+        }
+        let files = if self.has(Fault::EndAlone) { 1 } else { dirty.len() };
+        let files = u32::try_from(files).expect("fewer than 2^32 workers");
+        for open in dirty.iter_mut().filter_map(|output| output.open.as_mut()) {
+            let written = open.write_end(End { files, epoch: contents.epoch, log_flush: contents.flush });
+            written.map_err(|error| self.fail(LogError::io("write", self.disk.place(&open.segment.name()))(error)))?;
+        }
+        Ok(true)
     }
 
     /// Stops the log. This happens while the lock of the output is held: the thread that takes it

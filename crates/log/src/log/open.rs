@@ -1,7 +1,8 @@
 //! Opening a log: recovery, and the tables.
 //!
-//! **Order.** Recovery reads the files, synchronises their tails, and then writes to the manifest
-//! what was found. Only then the ends of files are cut off, and files without an entry are removed.
+//! **Order.** Recovery reads the tails of files and makes them durable as they were read. It reads
+//! all files, makes the manifest durable that it has read, and then writes to the manifest what was
+//! found. Only then the ends of files are cut off, and files without an entry are removed.
 //! A crash before the write of the manifest repeats the recovery, with nothing decided and nothing
 //! removed. A crash after it leaves only bytes and files that no longer count.
 //!
@@ -23,7 +24,7 @@ use crate::disk::Disk;
 use crate::error::LogError;
 use crate::fault::Fault;
 use crate::format::{COUNT_MAX, EPOCH_MAX};
-use crate::manifest::{self, FoundManifest, Manifest, ManifestContents, Segment, Tail};
+use crate::manifest::{self, FoundManifest, Manifest, ManifestContents};
 use crate::recovery::{self, All, FILE_BYTES_MAX, Recovered};
 use crate::schema::Schema;
 
@@ -53,8 +54,9 @@ impl Log {
             None => (Manifest::create(&*disk)?, Recovered::default()),
             Some(found) => {
                 let began = Instant::now();
-                let before = found.contents.clone();
-                let (manifest, all) = recover(&*disk, &config, found, progress)?;
+                let keeps = config.fault != Some(Fault::SkipTails);
+                let before = recovery::with_tails(&*disk, found.contents.clone(), keeps, config.fault)?;
+                let (manifest, all) = recover(&*disk, &config, found, &before, progress)?;
                 (manifest, all.into_rows(&before, began))
             }
         };
@@ -161,34 +163,29 @@ impl Log {
     }
 }
 
-/// Epochs and LSNs that a log must have left when it is opened. One that has fewer was not made by
-/// an engine: it would take decades.
+/// Epochs, LSNs and flushes that a log must have left when it is opened. One that has fewer was not
+/// made by an engine: it would take decades.
 const LEFT_MIN: u64 = 1 << 30;
 
 /// Reads all files of a log, and writes what was found to its manifest, so that it is not decided a
-/// second time.
+/// second time. `before` is the manifest with what the tails say ([`recovery::with_tails`]).
 fn recover(
     disk: &dyn Disk,
     config: &LogConfig,
     found: FoundManifest,
+    before: &ManifestContents,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(Manifest, All), LogError> {
-    let before = found.contents.clone();
-    let mut all = recovery::read_all(disk, &before, config.how(config.checks_order), progress)?;
-    all.check(&before)?;
-    let settled = all.settled(&before);
-    if settled.epoch > EPOCH_MAX - LEFT_MIN || settled.lsn > COUNT_MAX - LEFT_MIN {
+    let mut all = recovery::read_all(disk, before, config.how(config.checks_order), progress)?;
+    all.check(before)?;
+    let settled = all.settled(before);
+    if settled.epoch > EPOCH_MAX - LEFT_MIN || settled.lsn.max(settled.flush) > COUNT_MAX - LEFT_MIN {
         // What is logged with a larger number could not be read again.
-        let why = "its epochs or LSNs are used up".to_owned();
+        let why = "its epochs, LSNs or flushes are used up".to_owned();
         return Err(LogError::Damaged { place: disk.place(manifest::NAME), offset: 0, why });
     }
-    // The manifest does not know these bytes. The process may have ended before they were
-    // synchronised.
-    let skips = config.fault == Some(Fault::SkipTails);
-    // Without this a block could count from now on by the manifest, and be lost by the next crash
-    // because only the system's cache had it.
-    let has_tail = |segment: &&Segment| segment.tail != Tail::Nothing && !skips;
-    recovery::sync(disk, before.segments.iter().filter(has_tail))?;
+    // A process that has ended may have made the manifest larger, under the same name.
+    disk.sync_names().map_err(LogError::io("synchronise the directory of", disk.place("")))?;
     let mut manifest = Manifest::reopen(disk, found)?;
     // From now on what was found counts, and what was discarded never will.
     manifest.write(disk, settled)?;

@@ -143,8 +143,8 @@ impl Log {
             open.end();
             contents.put(&open.segment);
         }
-        // A block of a later epoch than the manifest's counts because of the tail that its file may
-        // have.
+        // A block of a later epoch than the manifest's may count because of its file's tail: a
+        // worker has flushed it by itself.
         if contents.segments.iter().all(|segment| segment.newest() <= contents.epoch) {
             contents.segments.iter_mut().for_each(|segment| segment.tail = Tail::Nothing);
         }

@@ -43,7 +43,7 @@ impl ProtocolVisitor<Native> for Crashes {
             return;
         }
         for seed in seeds(count) {
-            let crash = || crash_and_recover(&|| Erased::new(P::new(Default::default())), seed, (protocol, None));
+            let crash = || crash_and_recover(&|| Erased::new(P::new(Default::default())), seed, (&[protocol], None));
             acknowledged +=
                 std::panic::catch_unwind(crash).unwrap_or_else(|_| panic!("{name}, {protocol:?}, seed {seed}"));
         }
@@ -68,6 +68,16 @@ fn what_workers_flush_by_themselves_survives_too() {
                 with_protocol::<Native, _>(info.name, Crashes(workers(release, group), 20)).expect("a registered name");
             }
         }
+    }
+}
+
+/// The commit protocol may be another one each time that the database is opened.
+#[test]
+fn what_was_acknowledged_survives_a_change_of_the_commit_protocol() {
+    let all = [EPOCH, workers(Release::Early, 1), workers(Release::Conservative, 4)];
+    for seed in seeds(600) {
+        let crash = || crash_and_recover(&silo, seed, (&all, None));
+        std::panic::catch_unwind(crash).unwrap_or_else(|_| panic!("seed {seed}"));
     }
 }
 

@@ -50,7 +50,7 @@ fn a_manifest_that_grows_survives_crashes() {
     let operations = whole.operations();
     let mut grown = 0;
     for crash_at in 0..operations {
-        for (seed, sector) in (0..4).flat_map(|seed| [(seed, 512), (seed, 4096)]) {
+        for (seed, sector) in (0..6).flat_map(|seed| [(seed, 512), (seed, 4096)]) {
             let plan = |crash_at| Plan {
                 seed: seed * operations + crash_at,
                 sector,
@@ -60,8 +60,10 @@ fn a_manifest_that_grows_survives_crashes() {
             let disk = FaultyDisk::new(plan(crash_at));
             let Err((acknowledged, LogError::Io { .. })) = add(&disk, 0) else { panic!("it crashes at {crash_at}") };
             grown += u64::from(disk.contents("manifest.next").is_some());
-            // Once more, at the beginning of what comes then.
-            let again = disk.after_crash(plan(seed));
+            // Once more, at the beginning of what comes then. Or the process alone had crashed, and
+            // the machine does so then.
+            let again = if seed % 2 == 0 { disk.after_crash(plan(seed)) } else { disk.clone() };
+            again.fail(Plan { seed: (seed + 7) * operations + crash_at, ..plan(seed * 7) });
             let acknowledged = add(&again, acknowledged).map_or_else(|(acknowledged, _)| acknowledged, |()| TABLES);
             let last = again.after_crash(Plan::default());
             add(&last, acknowledged).expect("a disk that works");

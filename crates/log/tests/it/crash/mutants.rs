@@ -23,25 +23,33 @@ fn hide_panics_of_mutants() {
 #[test]
 fn every_mutant_is_found() {
     hide_panics_of_mutants();
-    // ForgetLastTombstones does no harm, and the others need interleaved transactions:
-    // `crates/proof/tests/it/mutants.rs` finds them.
-    let elsewhere = [Fault::SettleRunning, Fault::SlotsBeforeCounter, Fault::ForgetLastTombstones, Fault::UnlinkHeld];
+    // ForgetLastTombstones does no harm, IgnoreMissing needs a damaged file (`damage`), and the
+    // others need interleaved transactions: `crates/proof/tests/it/mutants.rs` finds them.
+    let elsewhere = [
+        Fault::SettleRunning,
+        Fault::SlotsBeforeCounter,
+        Fault::ForgetLastTombstones,
+        Fault::UnlinkHeld,
+        Fault::IgnoreMissing,
+    ];
     for &fault in Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault)) {
-        let protocol = match fault {
-            Fault::AcknowledgeOwn | Fault::IgnoreGaps | Fault::ForgetGap => workers(Release::Early, 4),
-            Fault::IgnoreHolds => workers(Release::Conservative, 4),
-            Fault::SkipTails => workers(Release::Conservative, 1),
-            _ => EPOCH,
+        let under: &[_] = match fault {
+            Fault::AcknowledgeOwn | Fault::IgnoreGaps | Fault::ForgetGap => &[workers(Release::Early, 4)],
+            Fault::IgnoreHolds => &[workers(Release::Conservative, 4)],
+            Fault::SkipTails | Fault::TrustCache => &[workers(Release::Conservative, 1), EPOCH],
+            _ => &[EPOCH],
         };
-        let search = move || {
-            let with = (protocol, Some(AnyFault::Log(fault)));
-            let is_found = |seed: &u64| std::panic::catch_unwind(|| crash_and_recover(&silo, *seed, with)).is_err();
-            (0..3000).find(is_found)
-        };
-        let thread = std::thread::Builder::new().name("mutant".to_owned()).spawn(search).expect("a thread");
-        let seed = thread.join().expect("what panics is caught");
-        println!("{fault:?}: found by seed {seed:?}");
-        assert!(seed.is_some(), "{fault:?} is not found");
+        for &protocol in under {
+            let search = move || {
+                let with = (&[protocol][..], Some(AnyFault::Log(fault)));
+                let is_found = |seed: &u64| std::panic::catch_unwind(|| crash_and_recover(&silo, *seed, with)).is_err();
+                (0..3000).find(is_found)
+            };
+            let thread = std::thread::Builder::new().name("mutant".to_owned()).spawn(search).expect("a thread");
+            let seed = thread.join().expect("what panics is caught");
+            println!("{fault:?} under {protocol:?}: found by seed {seed:?}");
+            assert!(seed.is_some(), "{fault:?} is not found under {protocol:?}");
+        }
     }
 }
 
@@ -228,7 +236,7 @@ impl ProtocolVisitor<Native> for FindsYoung {
     fn visit<P: NamedProtocol<Native>>(self) -> Option<u64> {
         let search = || {
             let make = || Erased::new(P::new(Default::default()));
-            let with = (EPOCH, Some(AnyFault::Engine(EngineFault::UnlinkYoung)));
+            let with = (&[EPOCH][..], Some(AnyFault::Engine(EngineFault::UnlinkYoung)));
             (0..300).find(|seed| std::panic::catch_unwind(|| crash_and_recover(&make, *seed, with)).is_err())
         };
         let thread = std::thread::Builder::new().name("mutant".to_owned()).spawn(search).expect("a thread");

@@ -210,7 +210,12 @@ impl World {
 
     /// Runs a transaction of some operations, and notes it if it commits.
     pub(super) fn transact(&mut self, random: &mut SmallRng) {
-        let number = random.random_range(0..3);
+        self.transact_on(random, 0..3);
+    }
+
+    /// Does the same on one of these workers.
+    pub(super) fn transact_on(&mut self, random: &mut SmallRng, workers: Range<usize>) {
+        let number = random.random_range(workers);
         let (narrow, wide_table, keys) = (&self.narrow, &self.wide, self.keys);
         let draw = |random: &mut SmallRng| {
             let (number, key) = (random.random_range(0..2), random.random_range(0..keys));
@@ -394,14 +399,15 @@ pub(super) fn plan(random: &mut SmallRng) -> Plan {
     Plan::random(random.random())
 }
 
-/// Runs transactions, crashes and recovers four times. Returns the number of acknowledged commits.
+/// Runs transactions, crashes and recovers four times, each time under one of these commit
+/// protocols. Returns the number of acknowledged commits.
 ///
 /// # Panics
 /// A recovery finds a state that is not possible.
 pub(super) fn crash_and_recover(
     make: &dyn Fn() -> Erased<Native>,
     seed: u64,
-    (protocol, fault): (CommitProtocol, Option<AnyFault>),
+    (protocols, fault): (&[CommitProtocol], Option<AnyFault>),
 ) -> u64 {
     let random = &mut SmallRng::seed_from_u64(seed);
     let keys = [1, 2, KEYS][random.random_range(0..3)];
@@ -411,9 +417,13 @@ pub(super) fn crash_and_recover(
         ..EngineOptions::default()
     };
     let mut disk = FaultyDisk::new(plan(random));
-    let mut before = None::<(State, Vec<Commit>)>;
+    let mut before = None::<(CommitProtocol, State, Vec<Commit>)>;
     let mut acknowledged = 0;
     for _ in 0..4 {
+        let protocol = match protocols {
+            [only] => *only,
+            several => several[random.random_range(0..several.len())],
+        };
         // Recoveries crash as well, so it is opened until that succeeds.
         let mut world = loop {
             match World::open(&disk, make(), options.clone(), (protocol, fault)) {
@@ -425,9 +435,9 @@ pub(super) fn crash_and_recover(
                 Err(error) => panic!("{error}"),
             }
         };
-        if let Some((first, commits)) = &before {
+        if let Some((protocol, first, commits)) = &before {
             assert!(
-                is_possible(protocol, first, commits, &world.found.1),
+                is_possible(*protocol, first, commits, &world.found.1),
                 "{:?}, of {first:?}, {commits:?}",
                 world.found
             );
@@ -443,7 +453,7 @@ pub(super) fn crash_and_recover(
             _ => {}
         }
         world.acknowledge();
-        before = Some((std::mem::take(&mut world.found.1), std::mem::take(&mut world.commits)));
+        before = Some((protocol, std::mem::take(&mut world.found.1), std::mem::take(&mut world.commits)));
         drop(world);
         let next = if random.random_bool(0.3) { Plan::default() } else { plan(random) };
         if random.random_bool(0.3) {
