@@ -7,6 +7,7 @@
 //! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any
 //!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
+//! - [`crossed`]: pairs of transactions that exclude each other, without a recorded history;
 //! - [`liveness`]: progress of many threads on few records;
 //! - [`protection`]: transactions that would starve commit, and no worker waits for ever;
 //! - [`own_types`]: some of these without a call through a pointer, as measured code is compiled;
@@ -19,6 +20,7 @@
 mod basics;
 mod concurrent;
 mod conducted;
+mod crossed;
 mod jitter;
 mod liveness;
 mod mutants;
