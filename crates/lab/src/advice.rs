@@ -232,12 +232,14 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
 }
 
 /// Options that determine how often transactions conflict.
-const CONTENTION: [&str; 12] = [
+const CONTENTION: [&str; 14] = [
     "bank.accounts",
     "bank.theta",
     "litmus.keys",
     "pieces.records",
     "pieces.scope",
+    "rubis.item_theta",
+    "rubis.items",
     "smallbank.customers",
     "smallbank.hot",
     "smallbank.hot_customers",

@@ -12,6 +12,7 @@ mod loading;
 pub mod pieces;
 mod random;
 mod registry;
+pub mod rubis;
 #[cfg(test)]
 mod run_for_tests;
 mod sample;

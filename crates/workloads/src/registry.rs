@@ -39,6 +39,7 @@ workloads! {
     crate::tpcc::Tpcc: crate::tpcc::INFOS;
     crate::smallbank::SmallBank: crate::smallbank::INFOS;
     crate::tatp::Tatp: crate::tatp::INFOS;
+    crate::rubis::Rubis: crate::rubis::INFOS;
     crate::litmus::Litmus: crate::litmus::INFOS;
     crate::chains::Chains: crate::chains::INFOS;
     crate::pieces::Pieces: crate::pieces::INFOS;

@@ -3,9 +3,10 @@
 //! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. J. Weinberger: "Quickly generating
 //! billion-record synthetic databases", SIGMOD 1994, section 3. YCSB, DBx1000 and CCBench draw by
 //! the same formula. Ranks 0 and 1 have their exact probabilities. From rank 2 on, a power law
-//! approximates the distribution, and the probability of a single rank is off by a few percent. The
-//! tests bound that error. A sampler by rejection (`rand_distr::Zipf`) is exact at every rank, but
-//! the papers' figures come from this distribution.
+//! approximates the distribution. The probabilities of a few ranks together are off by 13 percent
+//! at most, and by 15 with a skew of 1 to 1.5, as the tests show. A sampler by rejection
+//! (`rand_distr::Zipf`) is exact at every rank, but the papers' figures come from this
+//! distribution.
 
 use contend_model::random::below;
 
@@ -48,11 +49,15 @@ impl Zipf {
     /// Creates the distribution on the ranks below `records` with the skew `theta`. A skew of 0 is
     /// uniform.
     ///
+    /// Gray's formula has no value at a skew of 1, so that one is taken a millionth lower.
+    ///
     /// # Panics
-    /// `records` is 0, or `theta` is not in `0.0..1.0`.
+    /// `records` is 0, or `theta` is not in `0.0..1.5`.
     pub fn new(records: u64, theta: f64) -> Self {
         assert!(records > 0, "a number below 0");
-        assert!((0.0..1.0).contains(&theta), "a skew of {theta}");
+        assert!((0.0..1.5).contains(&theta), "a skew of {theta}");
+        const CLOSE: f64 = 1e-6;
+        let theta = if (theta - 1.0).abs() < CLOSE { 1.0 - CLOSE } else { theta };
         let zeta_n = zeta(records, theta);
         let alpha = 1.0 / (1.0 - theta);
         let eta = if records > 2 {
@@ -152,7 +157,7 @@ mod tests {
 
     #[test]
     fn draws_follow_grays_distribution() {
-        for (seed, theta) in [(1, 0.0), (2, 0.3), (3, 0.6), (4, 0.9), (5, 0.99)] {
+        for (seed, theta) in [(1, 0.0), (2, 0.3), (3, 0.6), (4, 0.9), (5, 0.99), (6, 1.0), (7, 1.2), (8, 1.49)] {
             let zipf = Zipf::new(100_000, theta);
             let p = chi_square_p(&histogram(&zipf, seed), &gray(&zipf));
             // The seeds are fixed: this either always passes or always fails. A correct generator
@@ -163,12 +168,13 @@ mod tests {
 
     #[test]
     fn grays_distribution_is_nearly_zipfian() {
-        for theta in [0.0, 0.3, 0.6, 0.9, 0.99] {
+        for theta in [0.0, 0.3, 0.6, 0.9, 0.99, 1.0, 1.0001, 1.2, 1.49] {
             let zipf = Zipf::new(100_000, theta);
             for (bin, (gray, exact)) in gray(&zipf).iter().zip(zipfian(100_000, theta)).enumerate() {
                 let error = (gray / exact - 1.0).abs();
-                assert!(error < 0.13, "theta {theta}, bin {bin}: off by {error}");
-                assert!(bin > 0 || error < 1e-9, "theta {theta}: rank 0 is exact, and off by {error}");
+                assert!(error < if theta < 1.0 { 0.13 } else { 0.15 }, "theta {theta}, bin {bin}: off by {error}");
+                let exact = if theta == 1.0 { 1e-5 } else { 1e-9 };
+                assert!(bin > 0 || error < exact, "theta {theta}: rank 0 is exact, and off by {error}");
             }
         }
     }
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_long_sum_equals_its_approximation() {
-        for theta in [0.1, 0.5, 0.9, 0.99, 0.999_999_999] {
+        for theta in [0.1, 0.5, 0.9, 0.99, 0.999_999_999, 1.0001, 1.49] {
             let exact: f64 = (1..=1_000_000u64).rev().map(|i| (i as f64).powf(-theta)).sum();
             assert!((zeta(1_000_000, theta) / exact - 1.0).abs() < 1e-12, "theta {theta}");
         }
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn the_ends_are_in_range() {
         for records in [1, 2, 3, 10, 1_000_000_000] {
-            for theta in [0.0, 0.5, 0.99] {
+            for theta in [0.0, 0.5, 0.99, 1.0, 1.0001, 1.49] {
                 let zipf = Zipf::new(records, theta);
                 for random in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
                     assert!(zipf.draw(random) < records, "{records} records, theta {theta}, {random}");

@@ -175,7 +175,7 @@ fn datm_commits_no_cycle() {
 
 #[test]
 fn other_workloads_are_explored_as_well() {
-    for workload in ["ycsb-f", "bank", "smallbank", "tatp", "pieces"] {
+    for workload in ["ycsb-f", "bank", "smallbank", "tatp", "rubis", "pieces"] {
         let config = ExploreConfig { executions: 30, ..ExploreConfig::default() };
         let run = all_on(workload, &[]).resolve().expect("valid");
         for explored in explore(&run, &config, &Stop::default()).expect("valid") {

@@ -256,6 +256,7 @@ impl WorkloadVisitor for RunsRight {
             Some("tpcc") => &[("tpcc.items", "200"), ("tpcc.customers", "30"), ("tpcc.warehouses", "2")],
             Some("smallbank") => &[("smallbank.customers", "50"), ("smallbank.hot_customers", "5")],
             Some("tatp") => &[("tatp.subscribers", "20")],
+            Some("rubis") => &[("rubis.items", "30"), ("rubis.users", "20")],
             Some("litmus") => &[],
             Some("pieces") => &[("pieces.records", "100"), ("pieces.cancel", "0.1")],
             _ => panic!("say how {} is made small", info.name),

@@ -102,7 +102,7 @@ impl WorkloadVisitor for DeclaresAll {
 }
 
 /// Options under which the bodies differ, by the first word of a workload's name.
-const CHOICES: [(&str, &[Settings]); 6] = [
+const CHOICES: [(&str, &[Settings]); 7] = [
     (
         "ycsb",
         &[
@@ -130,6 +130,7 @@ const CHOICES: [(&str, &[Settings]); 6] = [
     ),
     ("smallbank", &[&[], &[("smallbank.hot", "1"), ("smallbank.hot_customers", "2")]]),
     ("tatp", &[&[], &[("tatp.uniform", "on")]]),
+    ("rubis", &[&[("rubis.split", "2")], &[("rubis.split", "3")]]),
     ("pieces", &[&[], &[("pieces.cancel", "0.5")], &[("pieces.pieces", "1"), ("pieces.updates", "1")]]),
 ];
 
