@@ -40,6 +40,7 @@ workloads! {
     crate::smallbank::SmallBank: crate::smallbank::INFOS;
     crate::tatp::Tatp: crate::tatp::INFOS;
     crate::rubis::Rubis: crate::rubis::INFOS;
+    crate::wikipedia::Wikipedia: crate::wikipedia::INFOS;
     crate::litmus::Litmus: crate::litmus::INFOS;
     crate::chains::Chains: crate::chains::INFOS;
     crate::pieces::Pieces: crate::pieces::INFOS;

@@ -49,7 +49,8 @@ impl Zipf {
     /// Creates the distribution on the ranks below `records` with the skew `theta`. A skew of 0 is
     /// uniform.
     ///
-    /// Gray's formula has no value at a skew of 1, so that one is taken a millionth lower.
+    /// Gray's formula has no value at a skew of 1. A skew within a millionth of it is taken as a
+    /// millionth less than 1.
     ///
     /// # Panics
     /// `records` is 0, or `theta` is not in `0.0..1.5`.

@@ -132,6 +132,9 @@ pub struct Series {
     /// The machine, if it differs from that of the run.
     #[serde(default)]
     pub machine: Option<String>,
+    /// The index, if it differs from that of the run.
+    #[serde(default)]
+    pub index: Option<String>,
     /// The length of a window, if it differs from that of the run. Real and simulated time need
     /// different lengths.
     #[serde(default)]
@@ -406,7 +409,7 @@ impl Experiment {
         config.windows = series.windows.or(run.windows).unwrap_or(config.windows);
         config.warmup_seconds = series.warmup.or(run.warmup).unwrap_or(config.warmup_seconds);
         config.seed = number("seed").transpose()?.or(run.seed).unwrap_or(config.seed);
-        config.index = axis("index").or_else(|| run.index.clone());
+        config.index = axis("index").or_else(|| series.index.clone()).or_else(|| run.index.clone());
         config.verify = run.verify;
         // A series overrides the run, whichever name of an option each of them uses.
         config.settings = named_settings(&run.set)?;
@@ -524,6 +527,23 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
             })
             .collect();
         assert_eq!(all, [("Silo 0", 1, "0"), ("Silo 0", 4, "0"), ("Silo 0.8", 1, "0.8"), ("Silo 0.8", 4, "0.8")]);
+    }
+
+    /// The index is that of an axis, of the series, or of the run, in this order.
+    #[test]
+    fn a_series_may_have_its_own_index() {
+        let index = |run: &str, series: &str, axis: &str| {
+            let text = SMALL.replacen("machine = \"abyss\"\n", &format!("machine = \"abyss\"\n{run}"), 1);
+            let text = text.replacen("name = \"ycsb.theta\"\nvalues = [0, 0.8]", axis, 1) + series;
+            let points = Experiment::from_toml("small.toml", &text).expect("valid").points().expect("valid");
+            points[0].config().index.clone()
+        };
+        let theta = "name = \"ycsb.theta\"\nvalues = [0, 0.8]";
+        let (hash, ordered) = ("index = \"hash\"\n", "index = \"ordered\"\n");
+        assert_eq!(index("", "", theta), None);
+        assert_eq!(index(hash, "", theta).as_deref(), Some("hash"));
+        assert_eq!(index(hash, ordered, theta).as_deref(), Some("ordered"));
+        assert_eq!(index("", ordered, "name = \"index\"\nvalues = [\"hash\"]").as_deref(), Some("hash"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn small(workload: &str) -> RunConfig {
         "smallbank" => config(workload, &[("smallbank.customers", "500")]),
         "tatp" => config(workload, &[("tatp.subscribers", "500")]),
         "rubis" => config(workload, &[("rubis.items", "100")]),
+        "wikipedia" => config(workload, &[("wikipedia.pages", "20"), ("wikipedia.users", "50")]),
         "pieces" => config(workload, &[("pieces.records", "500")]),
         _ => config(workload, &[("ycsb.records", "2000"), ("ycsb.scan_length", "10")]),
     }
@@ -199,7 +200,7 @@ fn where_the_time_went_is_sampled_on_the_host() {
 
 #[test]
 fn every_protocol_is_compared_verified_and_ranked() {
-    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp", "rubis", "pieces"] {
+    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp", "rubis", "wikipedia", "pieces"] {
         let result = compare(&plan_of(&small(workload)), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.protocols.len(), small(workload).resolve().expect("valid").protocols.len());

@@ -20,7 +20,7 @@ const IMPATIENT: (&str, &str) = ("datm.timeout_ns", "5000");
 /// Under every protocol, with every commit protocol that it supports.
 #[test]
 fn nothing_is_lost() {
-    for workload in ["ycsb-a", "tatp", "rubis"] {
+    for workload in ["ycsb-a", "tatp", "rubis", "wikipedia-stov2"] {
         let all = crash("all", workload, &[IMPATIENT], &CrashConfig { seeds: 8, seed: 5, ..CrashConfig::default() });
         assert!(all.len() > 80, "{}", all.len());
         for crashed in &all {

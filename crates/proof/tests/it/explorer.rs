@@ -175,8 +175,19 @@ fn datm_commits_no_cycle() {
 
 #[test]
 fn other_workloads_are_explored_as_well() {
-    for workload in ["ycsb-f", "bank", "smallbank", "tatp", "rubis", "pieces"] {
-        let config = ExploreConfig { executions: 30, ..ExploreConfig::default() };
+    for (workload, transactions) in [
+        ("ycsb-f", None),
+        ("bank", None),
+        ("smallbank", None),
+        ("tatp", None),
+        // Two purchases sell an item out.
+        ("rubis-stov2", Some(4)),
+        ("wikipedia", None),
+        // A change of a page is four transactions.
+        ("wikipedia-stov2", Some(8)),
+        ("pieces", None),
+    ] {
+        let config = ExploreConfig { executions: 30, transactions, ..ExploreConfig::default() };
         let run = all_on(workload, &[]).resolve().expect("valid");
         for explored in explore(&run, &config, &Stop::default()).expect("valid") {
             assert!(!explored.violated && explored.commits > 0, "{explored:#?}");

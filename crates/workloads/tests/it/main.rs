@@ -257,6 +257,9 @@ impl WorkloadVisitor for RunsRight {
             Some("smallbank") => &[("smallbank.customers", "50"), ("smallbank.hot_customers", "5")],
             Some("tatp") => &[("tatp.subscribers", "20")],
             Some("rubis") => &[("rubis.items", "30"), ("rubis.users", "20")],
+            Some("wikipedia") => {
+                &[("wikipedia.pages", "20"), ("wikipedia.users", "20"), ("wikipedia.update_page", "500000")]
+            }
             Some("litmus") => &[],
             Some("pieces") => &[("pieces.records", "100"), ("pieces.cancel", "0.1")],
             _ => panic!("say how {} is made small", info.name),

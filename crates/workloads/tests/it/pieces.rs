@@ -102,7 +102,7 @@ impl WorkloadVisitor for DeclaresAll {
 }
 
 /// Options under which the bodies differ, by the first word of a workload's name.
-const CHOICES: [(&str, &[Settings]); 7] = [
+const CHOICES: [(&str, &[Settings]); 8] = [
     (
         "ycsb",
         &[
@@ -131,6 +131,7 @@ const CHOICES: [(&str, &[Settings]); 7] = [
     ("smallbank", &[&[], &[("smallbank.hot", "1"), ("smallbank.hot_customers", "2")]]),
     ("tatp", &[&[], &[("tatp.uniform", "on")]]),
     ("rubis", &[&[("rubis.split", "2")], &[("rubis.split", "3")]]),
+    ("wikipedia", &[&[("wikipedia.update", "one")], &[("wikipedia.update", "several")]]),
     ("pieces", &[&[], &[("pieces.cancel", "0.5")], &[("pieces.pieces", "1"), ("pieces.updates", "1")]]),
 ];
 
