@@ -7,7 +7,7 @@
 //! With commit-time updates a bid reads nothing: it counts itself, and raises the highest bid if it
 //! is higher. Bids commute. A purchase does not commute with another, because the one that takes
 //! the last unit sets the date. With `rubis.split=2`, as in STOv2, what bids and what purchases
-//! change conflicts as if it was one group of columns: each writes both. With 3 it does not.
+//! change is one group of columns; with 3 each has a group of its own.
 //!
 //! STOv2 differs in three points. Its quantity is unsigned, so the eleventh purchase of an item
 //! wraps around; here the quantity goes on below 0. It draws the items of loaded purchases from the
@@ -42,8 +42,8 @@ options! {
         "rubis.item_theta" item_theta: f64 = 0.8, in 0.0..1.5;
         /// Skew of the users.
         "rubis.user_theta" user_theta: f64 = 0.2, in 0.0..1.5;
-        /// Groups of an item's columns: 3, or 2 as in STOv2, where a bid and a purchase conflict.
-        /// Then each of them writes the groups of both.
+        /// Groups of an item's columns: 3, or 2 as in STOv2, where bids and purchases change the
+        /// same group.
         "rubis.split" split: u64 = 3, in 2..=3;
         /// Weight of PlaceBid among the transactions.
         "rubis.place_bid" place_bid: u64 = 30, in 0..=1_000;
@@ -86,29 +86,38 @@ const LOAD_STEP: u64 = 256;
 /// number, from 1, is above them. Loaded rows are of client 0.
 const COUNT_BITS: u32 = 40;
 
-#[derive(Clone, Copy, Debug, Row)]
-#[repr(C)]
-struct Item {
-    name: [u8; 100],
-    description: [u8; 255],
-    fill: [u8; 5],
-    initial_price: u32,
-    reserve_price: u32,
-    buy_now_price: u32,
-    category: u32,
-    start_date: u64,
-    seller: u64,
-    #[group = 1]
-    nb_of_bids: u32,
-    #[group = 1]
-    max_bid: u32,
-    /// Units that are left; below 0 if more were sold than there were.
-    #[group = 2]
-    quantity: i64,
-    /// When the last unit was sold; 0 before.
-    #[group = 2]
-    end_date: u64,
+/// Defines a row of an item, in which bids change group 1 and purchases this one.
+macro_rules! item {
+    ($name:ident, $purchases:literal) => {
+        #[derive(Clone, Copy, Debug, Row)]
+        #[repr(C)]
+        struct $name {
+            name: [u8; 100],
+            description: [u8; 255],
+            fill: [u8; 5],
+            initial_price: u32,
+            reserve_price: u32,
+            buy_now_price: u32,
+            category: u32,
+            start_date: u64,
+            seller: u64,
+            #[group = 1]
+            nb_of_bids: u32,
+            #[group = 1]
+            max_bid: u32,
+            /// Units that are left; below 0 if more were sold than there were.
+            #[group = $purchases]
+            quantity: i64,
+            /// When the last unit was sold; 0 before.
+            #[group = $purchases]
+            end_date: u64,
+        }
+    };
 }
+
+item!(Item, 2);
+// The same bytes in two groups.
+item!(ItemOfTwo, 1);
 
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
@@ -141,35 +150,11 @@ fn item_and_number(key: ByItem) -> (u64, u64) {
     ((parts >> 96) as u64, parts as u64)
 }
 
-/// The groups that a change of `group` writes, with this option [`RubisOptions::split`].
-fn groups(group: u32, split: u64) -> Groups {
-    if split == 3 { Groups::of(group) } else { Groups::of(1).union(Groups::of(2)) }
-}
-
 /// A bid takes effect on its item. Such updates commute: one is an addition, and the other a
 /// maximum.
 #[derive(Clone, Copy, Debug)]
 struct Outbid {
     bid: u32,
-    groups: Groups,
-}
-
-impl Update<Item> for Outbid {
-    #[inline(always)]
-    fn groups(&self) -> Groups {
-        self.groups
-    }
-
-    #[inline]
-    fn apply(&self, item: &mut Item) {
-        item.nb_of_bids = item.nb_of_bids.wrapping_add(1);
-        item.max_bid = item.max_bid.max(self.bid);
-    }
-
-    #[inline(always)]
-    fn commutes(&self) -> bool {
-        true
-    }
 }
 
 /// A purchase takes a unit of its item. It does not commute: the last unit is sold at the date of
@@ -177,22 +162,52 @@ impl Update<Item> for Outbid {
 #[derive(Clone, Copy, Debug)]
 struct Sell {
     date: u64,
-    groups: Groups,
 }
 
-impl Update<Item> for Sell {
-    #[inline(always)]
-    fn groups(&self) -> Groups {
-        self.groups
-    }
+macro_rules! updates {
+    ($($item:ty)*) => {$(
+        impl Update<$item> for Outbid {
+            #[inline(always)]
+            fn groups(&self) -> Groups {
+                Groups::of(<$item>::MAX_BID.group())
+            }
 
-    #[inline]
-    fn apply(&self, item: &mut Item) {
-        item.quantity = item.quantity.wrapping_sub(1);
-        if item.quantity == 0 {
-            item.end_date = self.date;
+            #[inline]
+            fn apply(&self, item: &mut $item) {
+                item.nb_of_bids = item.nb_of_bids.wrapping_add(1);
+                item.max_bid = item.max_bid.max(self.bid);
+            }
+
+            #[inline(always)]
+            fn commutes(&self) -> bool {
+                true
+            }
         }
-    }
+
+        impl Update<$item> for Sell {
+            #[inline(always)]
+            fn groups(&self) -> Groups {
+                Groups::of(<$item>::QUANTITY.group())
+            }
+
+            #[inline]
+            fn apply(&self, item: &mut $item) {
+                item.quantity = item.quantity.wrapping_sub(1);
+                if item.quantity == 0 {
+                    item.end_date = self.date;
+                }
+            }
+        }
+    )*};
+}
+
+updates! { Item ItemOfTwo }
+
+/// The columns that ViewItem reads.
+macro_rules! viewed {
+    ($item:ty) => {
+        (<$item>::QUANTITY, <$item>::NB_OF_BIDS, <$item>::MAX_BID, <$item>::END_DATE)
+    };
 }
 
 const ITEM: Piece = Piece::new(0, "item");
@@ -242,6 +257,8 @@ pub struct Client {
 pub struct Rubis {
     options: RubisOptions,
     item: TypedTable<Item>,
+    /// The same table, if its rows have two groups.
+    item_of_two: Option<TypedTable<ItemOfTwo>>,
     bid: TypedTable<Bid, ByItem>,
     purchase: TypedTable<BuyNow, ByItem>,
     items: Zipf,
@@ -344,7 +361,10 @@ impl Workload for Rubis {
         // The check lists bids and purchases.
         let ordered = IndexKind::Ordered;
         vec![
-            TableSpec::of::<Item>("item", index, items),
+            match options.split {
+                2 => TableSpec::of::<ItemOfTwo>("item", index, items),
+                _ => TableSpec::of::<Item>("item", index, items),
+            },
             TableSpec::of::<Bid>("bid", ordered, items * BIDS as usize).keyed::<ByItem>(),
             TableSpec::of::<BuyNow>("buy_now", ordered, items).keyed::<ByItem>(),
         ]
@@ -352,8 +372,10 @@ impl Workload for Rubis {
 
     fn create<S: Tables>(options: &RubisOptions, index: IndexKind, store: &S) -> Self {
         let specs = Self::tables(options, index);
+        let item = store.create_table(&specs[0]);
         Rubis {
-            item: store.create_typed(&specs[0]),
+            item: TypedTable::new(item),
+            item_of_two: (options.split == 2).then(|| TypedTable::new(item)),
             bid: store.create_typed(&specs[1]),
             purchase: store.create_typed(&specs[2]),
             items: Zipf::new(options.items, options.item_theta),
@@ -437,52 +459,65 @@ impl Workload for Rubis {
     }
 
     fn types(&self, types: &mut Types) {
-        let Rubis { item, bid, purchase, .. } = self;
-        let split = self.options.split;
-        let outbid = Outbid { bid: 0, groups: groups(Item::MAX_BID.group(), split) };
-        let sell = Sell { date: 0, groups: groups(Item::QUANTITY.group(), split) };
-        let viewed = (Item::QUANTITY, Item::NB_OF_BIDS, Item::MAX_BID, Item::END_DATE);
+        let Rubis { item, item_of_two: of_two, bid, purchase, .. } = self;
+        let (outbid, sell) = (Outbid { bid: 0 }, Sell { date: 0 });
         let RubisOptions { place_bid, buy_now, view_item, .. } = self.options;
         // A type of which no transaction runs takes part in no order.
         match place_bid {
             0 => types.leave_out("place_bid"),
             _ => {
-                let bids = types.add("place_bid").piece(ITEM, |piece| piece.update(item, outbid));
+                let bids = types.add("place_bid").piece(ITEM, |piece| match of_two {
+                    Some(item) => piece.update(item, outbid),
+                    None => piece.update(item, outbid),
+                });
                 bids.piece(BID, |piece| piece.insert(bid));
             }
         }
         match buy_now {
             0 => types.leave_out("buy_now"),
             _ => {
-                let buys = types.add("buy_now").piece(ITEM, |piece| piece.update(item, sell));
+                let buys = types.add("buy_now").piece(ITEM, |piece| match of_two {
+                    Some(item) => piece.update(item, sell),
+                    None => piece.update(item, sell),
+                });
                 buys.piece(PURCHASE, |piece| piece.insert(purchase));
             }
         }
         match view_item {
             0 => types.leave_out("view_item"),
-            _ => _ = types.add_read_only("view_item").piece(ITEM, |piece| piece.read(item, viewed)),
+            _ => {
+                types.add_read_only("view_item").piece(ITEM, |piece| match of_two {
+                    Some(item) => piece.read(item, viewed!(ItemOfTwo)),
+                    None => piece.read(item, viewed!(Item)),
+                });
+            }
         }
     }
 
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Input { item, user, number, bid, date, .. } = *input;
-        let split = self.options.split;
         let as_expected = match input.kind {
             Kind::PlaceBid => {
-                let outbid = Outbid { bid, groups: groups(Item::MAX_BID.group(), split) };
                 let row = Bid { quantity: 1, bid, max_bid: MAX_BID, fill: 0, date };
-                tx.piece(ITEM, |tx| tx.update(&self.item, item, outbid))?
-                    & tx.piece(BID, |tx| tx.insert(&self.bid, by_item(item, user, number), row))?
+                let found = tx.piece(ITEM, |tx| match &self.item_of_two {
+                    Some(items) => tx.update(items, item, Outbid { bid }),
+                    None => tx.update(&self.item, item, Outbid { bid }),
+                })?;
+                found & tx.piece(BID, |tx| tx.insert(&self.bid, by_item(item, user, number), row))?
             }
             Kind::BuyNow => {
-                let sell = Sell { date, groups: groups(Item::QUANTITY.group(), split) };
+                let found = tx.piece(ITEM, |tx| match &self.item_of_two {
+                    Some(items) => tx.update(items, item, Sell { date }),
+                    None => tx.update(&self.item, item, Sell { date }),
+                })?;
                 let row = BuyNow { quantity: 1, date };
-                tx.piece(ITEM, |tx| tx.update(&self.item, item, sell))?
-                    & tx.piece(PURCHASE, |tx| tx.insert(&self.purchase, by_item(item, user, number), row))?
+                found & tx.piece(PURCHASE, |tx| tx.insert(&self.purchase, by_item(item, user, number), row))?
             }
             Kind::ViewItem => {
-                let viewed = (Item::QUANTITY, Item::NB_OF_BIDS, Item::MAX_BID, Item::END_DATE);
-                let row = tx.piece(ITEM, |tx| tx.read(&self.item, item, viewed))?;
+                let row = tx.piece(ITEM, |tx| match &self.item_of_two {
+                    Some(items) => tx.read(items, item, viewed!(ItemOfTwo)),
+                    None => tx.read(&self.item, item, viewed!(Item)),
+                })?;
                 std::hint::black_box(row).is_some()
             }
         };

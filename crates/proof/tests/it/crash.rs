@@ -35,7 +35,8 @@ fn nothing_is_lost() {
             "{workload}: {tests} tests, {failures} failures, {acknowledged} acknowledged, {checkpoints} checkpoints, {checked} histories"
         );
         assert!(failures * 8 > tests && acknowledged > 2 * tests, "{failures} of {tests}, {acknowledged}");
-        // Bids commute under some options of protocols, and then the order of versions is not known.
+        // Bids commute under some options of protocols, and then the order of versions is not
+        // known.
         let known = if workload == "rubis" { tests * 9 / 10 } else { tests };
         assert!(checkpoints > tests && checked >= known, "{checkpoints} checkpoints, {checked} histories of {tests}");
     }
