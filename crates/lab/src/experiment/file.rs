@@ -540,8 +540,8 @@ holds = "S.all(|s| X.all(|x| T(s, x) > 0))"
         };
         let theta = "name = \"ycsb.theta\"\nvalues = [0, 0.8]";
         let (hash, ordered) = ("index = \"hash\"\n", "index = \"ordered\"\n");
-        assert_eq!(index("", "", theta), None);
-        assert_eq!(index(hash, "", theta).as_deref(), Some("hash"));
+        assert_eq!(index("", "", theta).as_deref(), Some("hash"));
+        assert_eq!(index(ordered, "", theta).as_deref(), Some("ordered"));
         assert_eq!(index(hash, ordered, theta).as_deref(), Some("ordered"));
         assert_eq!(index("", ordered, "name = \"index\"\nvalues = [\"hash\"]").as_deref(), Some("hash"));
     }
