@@ -32,7 +32,7 @@ options! {
     /// RUBiS's options.
     pub struct RubisOptions {
         /// Items that are sold.
-        "rubis.items" items: u64 = 500_000, in 1..=100_000_000;
+        "rubis.items" items: u64 = 100_000, in 1..=100_000_000;
         /// Users. They bid and buy.
         "rubis.users" users: u64 = 100_000, in 1..=100_000_000;
         /// Units of each item at the beginning.
@@ -69,9 +69,9 @@ pub const INFOS: &[WorkloadInfo] = &[
     },
     WorkloadInfo {
         name: "rubis-stov2",
-        summary: "RUBiS with the skew and the groups of columns of the STOv2 study",
+        summary: "RUBiS with the size, the skew and the groups of columns of the STOv2 study",
         source: SOURCE,
-        preset: &[("rubis.item_theta", "1"), ("rubis.split", "2")],
+        preset: &[("rubis.items", "500000"), ("rubis.item_theta", "1"), ("rubis.split", "2")],
     },
 ];
 

@@ -62,9 +62,9 @@ options! {
     /// Wikipedia's options.
     pub struct WikipediaOptions {
         /// Pages.
-        "wikipedia.pages" pages: u64 = 10_000, in 1..=10_000_000;
+        "wikipedia.pages" pages: u64 = 5_000, in 1..=10_000_000;
         /// Users.
-        "wikipedia.users" users: u64 = 20_000, in 1..=10_000_000;
+        "wikipedia.users" users: u64 = 10_000, in 1..=10_000_000;
         /// Skew of the pages: the page of rank i is read, changed, or watched from the beginning
         /// with a probability proportional to i^-theta.
         "wikipedia.theta" theta: f64 = 1.0001, in 0.0..1.5;
@@ -100,9 +100,9 @@ pub const INFOS: &[WorkloadInfo] = &[
     },
     WorkloadInfo {
         name: "wikipedia-stov2",
-        summary: "Wikipedia with a change of a page in several transactions, as in the STOv2 study",
+        summary: "Wikipedia with the size of the STOv2 study, and a change of a page in several transactions",
         source: SOURCE,
-        preset: &[("wikipedia.update", "several")],
+        preset: &[("wikipedia.pages", "10000"), ("wikipedia.users", "20000"), ("wikipedia.update", "several")],
     },
 ];
 
