@@ -2,7 +2,20 @@
 
 use std::ops::{ControlFlow, Range};
 
-use contend_model::OutOfMemory;
+use contend_model::{Key, Load, OutOfMemory, Row, TypedTable};
+
+/// Loads a row.
+///
+/// # Errors
+/// The machine has no more memory.
+pub(crate) fn put<R: Row, K: Key, L: Load>(
+    loader: &mut L,
+    table: &TypedTable<R, K>,
+    key: K,
+    row: R,
+) -> Result<(), OutOfMemory> {
+    loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
+}
 
 /// Loads part `part` of `parts` of the units below `units`, in ranges of `step` units at most.
 ///

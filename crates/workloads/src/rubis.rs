@@ -23,7 +23,7 @@ use contend_model::{
     Types, Update, options,
 };
 
-use crate::loading::load_in_steps;
+use crate::loading::{load_in_steps, put};
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
@@ -295,16 +295,16 @@ impl Rubis {
             quantity: self.options.quantity as i64,
             end_date: 0,
         };
-        loader.insert(&self.item, number, |words| *Item::from_words_mut(words) = row)?;
+        put(loader, &self.item, number, row)?;
         for bid in 0..BIDS {
             let key = by_item(number, random.uniform(0, self.options.users - 1), bid);
             let amount = MAX_BID - (BIDS - 1 - bid) as u32;
             let row = Bid { quantity: 1, bid: amount, max_bid: MAX_BID, fill: 0, date: 0 };
-            loader.insert(&self.bid, key, |words| *Bid::from_words_mut(words) = row)?;
+            put(loader, &self.bid, key, row)?;
         }
         let key = by_item(number, random.uniform(0, self.options.users - 1), 0);
         let row = BuyNow { quantity: 1, date: 0 };
-        loader.insert(&self.purchase, key, |words| *BuyNow::from_words_mut(words) = row).map(drop)
+        put(loader, &self.purchase, key, row)
     }
 
     /// Counts the bids and the purchases of each item. `last_dates` are those of the items. Returns

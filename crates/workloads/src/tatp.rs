@@ -21,7 +21,7 @@ use contend_model::{
     Whole, options,
 };
 
-use crate::loading::load_in_steps;
+use crate::loading::{load_in_steps, put};
 use crate::random::Random;
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
@@ -275,9 +275,6 @@ impl Tatp {
 
     /// Loads a subscriber with its other rows.
     fn load_subscriber<L: Load>(&self, loader: &mut L, subscriber: u64) -> Result<(), OutOfMemory> {
-        fn put<R: Row, L: Load>(loader: &mut L, table: &TypedTable<R>, key: u64, row: R) -> Result<(), OutOfMemory> {
-            loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
-        }
         let random = &mut Random::new(0x7a79, subscriber);
         let bytes = |random: &mut Random, max: u64| std::array::from_fn(|_| random.uniform(0, max) as u8);
         let row = Subscriber {

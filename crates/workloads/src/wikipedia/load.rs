@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use contend_model::{Key, Load, OutOfMemory, Row, TypedTable};
+use contend_model::{Load, OutOfMemory};
 
 use super::Wikipedia;
 use super::schema::{
     ByTitle, Nothing, Page, Revision, User, Watch, fill_text, namespace_of, title_key, title_of, watch_key,
     watched_talk, watcher_key,
 };
-use crate::loading::load_in_steps;
+use crate::loading::{load_in_steps, put};
 use crate::random::Random;
 
 const LOAD_STEP: u64 = 64;
@@ -41,10 +41,6 @@ pub(super) const REVISIONS: [(u64, u64, u64); 16] = [
     (200, 499, 8),
     (500, 1_000, 2),
 ];
-
-fn put<R: Row, K: Key, L: Load>(loader: &mut L, table: &TypedTable<R, K>, key: K, row: R) -> Result<(), OutOfMemory> {
-    loader.insert(table, key, |words| *R::from_words_mut(words) = row).map(drop)
-}
 
 /// Returns the number of revisions of a page.
 pub(super) fn revisions_of(page: u64) -> u64 {
