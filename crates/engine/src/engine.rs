@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use contend_machine::{Atomic64, Machine, Ordering};
 use contend_model::pieces::CheckedTypes;
+use contend_model::random::{GOLDEN_GAMMA, mix};
 use contend_model::{Inspect, Key, KeyWords, Table, TableSpec, Tables};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -218,7 +219,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     pub fn version_chains(&self) -> Vec<u64> {
         let mut records = Vec::new();
         for table in self.catalog.read().iter() {
-            table.for_each_record(&mut |record| {
+            table.for_each_record(&mut |_, record| {
                 let class = (u64::BITS - self.protocol.older_versions(record).leading_zeros()) as usize;
                 records.resize(records.len().max(class + 1), 0);
                 records[class] += 1;
@@ -240,6 +241,31 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         }
         table.peek(record, row);
         Some(())
+    }
+
+    /// Returns a hash of all keys and rows, whatever the order in which they were inserted, and
+    /// wherever they stand. To be called outside any transaction.
+    pub fn state_hash(&self) -> u64 {
+        let (mut sum, mut words) = (0u64, Vec::new());
+        for table in self.catalog.read().iter() {
+            let core = table.core();
+            table.for_each_record(&mut |key, record| {
+                if self.protocol.is_absent(record) {
+                    return;
+                }
+                words.resize(core.payload_words(), 0);
+                M::copy_out(core.payload(record), &mut words);
+                // Without the signatures of a history.
+                let row = &words[..core.row_words()];
+                let hash = key
+                    .iter()
+                    .chain(row)
+                    .fold(u64::from(core.id()), |hash, word| mix((hash ^ *word).wrapping_add(GOLDEN_GAMMA)));
+                // A sum: the records come in no order.
+                sum = sum.wrapping_add(hash);
+            });
+        }
+        sum
     }
 
     /// Visits every row of a table with an ordered index; returns `false` if the index has no

@@ -91,6 +91,15 @@ trait Behind<M: Machine>: Send + Sync {
     ) -> Result<(), Abort>;
     fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64);
     fn rewrite(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, position: usize) -> Result<(), Abort>;
+    fn observes_ranges(&self) -> bool;
+    fn observe_range(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut AnyWorkerState,
+        table: u32,
+        low: &[u64],
+        high: &[u64],
+    ) -> Result<(), Abort>;
     fn uses_pieces(&self) -> bool;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
     fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
@@ -145,6 +154,10 @@ macro_rules! forward {
 
             fn uses_pieces(&self) -> bool {
                 Protocol::uses_pieces(self)
+            }
+
+            fn observes_ranges(&self) -> bool {
+                Protocol::observes_ranges(self)
             }
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
@@ -219,6 +232,10 @@ macro_rules! forward {
                 self.0.uses_pieces()
             }
 
+            fn observes_ranges(&self) -> bool {
+                self.0.observes_ranges()
+            }
+
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
                 self.0.declare(types, options)
             }
@@ -263,6 +280,7 @@ forward! {
     write(at: Located<'_, M>, groups: Groups, mode: WriteMode) -> Result<RecordState, Abort>;
     placeholder_inserted(at: Located<'_, M>, change: &Change<M>) -> Result<(), Abort>;
     observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
+    observe_range(table: u32, low: &[u64], high: &[u64]) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
     begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
     end_piece(piece: Piece) -> Result<PieceOutcome, Abort>;

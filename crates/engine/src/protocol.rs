@@ -436,6 +436,10 @@ pub trait NamedProtocol<M: Machine>: Protocol<M> {
     /// The options with which a transaction can read a snapshot ([`Protocol::reads_snapshots`]);
     /// `None` if it can't with any options.
     const SNAPSHOTS: Option<&'static str> = None;
+    /// The setting with which the same input gives the same final state, with any number of
+    /// threads and in any interleaving; `None` if no setting does. The input is what each worker
+    /// executes, by the worker's number.
+    const DETERMINISTIC: Option<&'static str> = None;
     /// The protocol's options.
     type Options: Options;
 
@@ -616,6 +620,32 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort>;
+
+    /// Whether the protocol wants to know which keys a transaction has read
+    /// ([`Protocol::observe_range`]).
+    fn observes_ranges(&self) -> bool {
+        false
+    }
+
+    /// Notes that the transaction has read all keys from `low` to `high`, both included, in the
+    /// table number `table`: a scan has passed them, or `low` is `high`, and it had no row. Each
+    /// key is its own words, without the zeros behind them. So the transaction depends on there
+    /// being no other rows. Unlike the leaves of an index ([`Protocol::observe_leaf`]), the range
+    /// does not depend on what other transactions have done to the index meanwhile.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn observe_range(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        table: u32,
+        low: &[u64],
+        high: &[u64],
+    ) -> Result<(), Abort> {
+        let _ = (cx, local, table, low, high);
+        Ok(())
+    }
 
     /// Notes that an insert is going to give a row to an absent record, which it has found in this
     /// leaf of the index of table number `table`, at this version. The record may be the

@@ -240,7 +240,7 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     /// Returns the key as a history names it.
     fn key_name(&self, key: &KeyWords) -> String;
     /// Visits every record of the index, absent or not. No transaction may run.
-    fn for_each_record(&self, visit: &mut dyn FnMut(Record<M>));
+    fn for_each_record(&self, visit: &mut dyn FnMut(KeyWords, Record<M>));
 }
 
 impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
@@ -298,10 +298,12 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
         K::from_words(*key).name()
     }
 
-    fn for_each_record(&self, visit: &mut dyn FnMut(Record<M>)) {
+    fn for_each_record(&self, visit: &mut dyn FnMut(KeyWords, Record<M>)) {
         match &self.index {
-            Index::Hash(index) => index.for_each(|value| visit(StoredTable::<M, K>::record(value))),
-            Index::Ordered(_) => drop(self.for_each(|_, record| visit(record))),
+            Index::Hash(index) => {
+                index.for_each(|key: K, value| visit(key.to_words(), StoredTable::<M, K>::record(value)));
+            }
+            Index::Ordered(_) => drop(self.for_each(|key, record| visit(key.to_words(), record))),
         }
     }
 }

@@ -22,6 +22,7 @@ use contend_model::{
 };
 
 use crate::catalog;
+use crate::declaration::Declared;
 use crate::pieces::{PieceBegin, PieceOutcome, RunningPieces, StepMark};
 use crate::protocol::{Protocol, WriteMode};
 use crate::record::Record;
@@ -214,17 +215,19 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         key: K,
         phase: Phase,
         columns: Projection<'_>,
-    ) -> Option<Record<M>> {
+    ) -> Result<Option<Record<M>>, Abort> {
         M::enter(phase);
-        if self.worker.cx.declaration.has_rows()
-            && let Some(record) = self.worker.cx.declaration.find(table, key)
-        {
-            return Some(record);
+        if self.worker.cx.declaration.has_rows() {
+            match self.worker.cx.declaration.find(table, key, phase == WRITE_INDEX) {
+                Declared::At(record) => return Ok(Some(record)),
+                Declared::LookUp => {}
+                Declared::Refused => return Err(self.undeclared()),
+            }
         }
         M::step("look up");
         let found = table.find(key);
         table.await_record(found, columns);
-        found
+        Ok(found)
     }
 
     /// Looks up the records under at most [`BATCH`] keys at once, and prefetches their lines. Calls
@@ -237,13 +240,13 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         phase: Phase,
         columns: Projection<'_>,
         expect: impl Fn(Record<M>),
-    ) -> [Option<Record<M>>; BATCH] {
+    ) -> Result<[Option<Record<M>>; BATCH], Abort> {
         let mut found = [None; BATCH];
         if self.worker.cx.declaration.has_rows() {
             for (found, &key) in found.iter_mut().zip(keys) {
-                *found = self.find(table, key, phase, columns);
+                *found = self.find(table, key, phase, columns)?;
             }
-            return found;
+            return Ok(found);
         }
         M::enter(phase);
         M::step("look up");
@@ -254,7 +257,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if M::overlaps() && table.is_far() {
             M::await_prefetched();
         }
-        found
+        Ok(found)
     }
 }
 
@@ -277,7 +280,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn read_row<K: Key>(&mut self, table: &Table<K>, key: K, columns: Projection<'_>) -> Result<Option<&[u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
-        let found = self.find(table, key, READ_INDEX, columns);
+        let found = self.find(table, key, READ_INDEX, columns)?;
         self.read_located(table, key, found, columns)
     }
 
@@ -291,7 +294,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ());
+            let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ())?;
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
@@ -316,7 +319,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn modify_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Write(groups))?;
-        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups));
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups))?;
         let position = self.write_located(table, key, found, groups, WriteMode::ReadModifyWrite)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
@@ -332,7 +335,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         self.allow(table, Use::Write(groups))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             let found =
-                self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write);
+                self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write)?;
             for (position, &key) in keys.iter().enumerate() {
                 let write = self.write_located(table, key, found[position], groups, WriteMode::ReadModifyWrite)?;
                 visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
@@ -345,7 +348,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn update_row<K: Key>(&mut self, table: &Table<K>, key: K, update: RowUpdate<'_>) -> Result<bool, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::of_update(update))?;
-        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(update.groups()));
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(update.groups()))?;
         self.update_located(table, key, found, update)
     }
 
@@ -359,7 +362,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write);
+            let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write)?;
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
@@ -375,7 +378,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn write_row<K: Key>(&mut self, table: &Table<K>, key: K, groups: Groups) -> Result<Option<&mut [u64]>, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Write(groups))?;
-        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups));
+        let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups))?;
         let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
     }
@@ -406,7 +409,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Delete)?;
-        let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE);
+        let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE)?;
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
 

@@ -172,10 +172,10 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     /// Returns the first violation of a declaration since the last call, in a sentence that names
-    /// the type, the piece, the table and the columns
+    /// the type, the piece, the table and the columns, or the table and the key
     /// ([`AbortReason::Undeclared`](crate::AbortReason::Undeclared)).
     pub fn take_undeclared(&mut self) -> Option<String> {
-        self.pieces.checker.take_violation()
+        self.pieces.checker.take_violation().or_else(|| self.cx.declaration.take_violation())
     }
 
     /// Takes the transactions recorded so far. Empty if the engine records no history.

@@ -280,15 +280,15 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
         }
     }
 
-    /// Visits the value of every key, in no order. Call it only while no thread changes the index.
-    pub fn for_each(&self, mut visit: impl FnMut(u64)) {
+    /// Visits every key and its value, in no order. Call it only while no thread changes the index.
+    pub fn for_each(&self, mut visit: impl FnMut(K, u64)) {
         // Acquire: as in `search`; pairs with the Release of `split`. The caller has ordered all
         // other changes before, since it knows that no thread is at one.
         for number in 0..Extent(self.extent.load(Ordering::Acquire)).buckets() {
             let segment = 64 - (number / self.base).leading_zeros() as usize;
             // SAFETY: as in `chain`.
             let (head, _): (Bucket<'_, M, K>, _) = unsafe { self.segments[segment].chain(number as usize) };
-            head.for_each(&mut visit);
+            head.for_each(&mut |key, value| visit(K::from_words(key), value));
         }
     }
 

@@ -16,6 +16,9 @@ pub enum DeclarationNeeds {
     Rows,
     /// The partitions of the data that the transaction touches.
     Partitions,
+    /// The keys of all rows that the transaction reads, writes, inserts, deletes or misses. If it
+    /// does not know them all, it declares no row, and the partitions that it touches.
+    RowsOrPartitions,
 }
 
 impl DeclarationNeeds {
@@ -25,6 +28,7 @@ impl DeclarationNeeds {
             DeclarationNeeds::Nothing => "nothing",
             DeclarationNeeds::Rows => "the rows that a transaction will touch",
             DeclarationNeeds::Partitions => "the partitions that a transaction will touch",
+            DeclarationNeeds::RowsOrPartitions => "the rows or the partitions that a transaction will touch",
         }
     }
 }
@@ -43,7 +47,7 @@ pub trait Declare {
     fn read_only(&mut self);
 
     /// Declares that the transaction will touch the row under `key`, if there is one. `writes`
-    /// tells whether it may write the row.
+    /// tells whether it may write the row, or insert it.
     fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool);
 
     /// Declares that the transaction will touch data of the partition `number`, counted from 0.

@@ -23,14 +23,10 @@
 //! **What is shared.** The lock of a partition orders all that its transactions do: each finds the
 //! rows and flags of the partition as the last holder left them. (The release of a lock is a
 //! Release, and its acquisition an Acquire: [`crate::locking::list`].) So rows need no order of
-//! their own, and no read is validated. One thread works in a partition without its lock: a worker
-//! that collects tombstones. It changes a record's word by read-modify-writes only, and it takes
-//! the record out of the index, which has latches of its own. So the word is the one place where a
-//! transaction and a collector meet, and the flag *locked* decides between them.
+//! their own, and no read is validated: [`crate::alone`].
 //!
-//! **Metadata.** One word for each cell, with the flags of [`crate::flags`]. The flag *locked*
-//! marks a tombstone that is about to get a row, or that a collector judges. A partition has a lock
-//! with a queue: [`crate::locking::queue`].
+//! **Metadata.** One word for each cell: [`crate::alone`]. A partition has a lock with a queue:
+//! [`crate::locking::queue`].
 //!
 //! **Commit point.** The moment when all partitions are held; nothing can fail afterwards.
 //!
@@ -53,11 +49,12 @@ use contend_engine::{
     Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
     options,
 };
-use contend_machine::{Atomic64, Block, Machine, Ordering};
+use contend_machine::{Atomic64, Block, Machine};
 
+use crate::alone::{self, LockedTombstones};
 use crate::fault::Sound;
 use crate::faults;
-use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::flags::{self, ABSENT};
 use crate::locking::list::{LockOwner, RequestHandle};
 use crate::locking::queue::{QueueFaults, QueuedLocks, QueuedLocksWorker, WaitPolicy};
 use crate::locking::{self, LockManager, LockMode, LockOutcome};
@@ -107,27 +104,7 @@ struct Partition<M: Machine>(M::U64);
 pub struct HStoreWorker<M: Machine, F: HStoreFaults> {
     locks: QueuedLocksWorker<M, YoungWait<M, F>>,
     held: Vec<(Cell<M>, RequestHandle<M>)>,
-    /// The first cells of the tombstones that the transaction has locked: they are about to get a
-    /// row.
-    locked_tombstones: Vec<Cell<M>>,
-}
-
-/// Locks a record without a row by its first cell, against other threads that would give it one or
-/// unlink it. Returns the word before, or `None` if the record is locked or changes at that moment.
-fn try_lock<M: Machine>(first: Cell<M>) -> Option<u64> {
-    // Relaxed: the exchange decides.
-    let word = first.word().load(Ordering::Relaxed);
-    // AcqRel. Acquire: pairs with the Release of `unlock`, and with those of a commit's changes of
-    // flags: the write counters are at least as new as the word. Release: an insert and a collector
-    // exchange the same word, so that the second one finds what the first one did.
-    let locked = first.word().compare_exchange(word & !LOCKED, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed);
-    locked.ok()
-}
-
-/// Gives up a lock of [`try_lock`].
-fn unlock<M: Machine>(first: Cell<M>) {
-    // Release: pairs with the Acquire of `try_lock`: the row and its write counters come before.
-    first.word().fetch_and(!LOCKED, Ordering::Release);
+    tombstones: LockedTombstones<M>,
 }
 
 impl<M: Machine, F: HStoreFaults> HStore<M, F> {
@@ -147,7 +124,7 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
         M::step("release");
         // Before the partitions are handed over. If the next holder came first and inserted the
         // same key again, it would find *locked*, and abort.
-        local.locked_tombstones.drain(..).for_each(unlock);
+        local.tombstones.unlock_all();
         for (cell, kept) in local.held.drain(..) {
             // In any order: the transaction waits for nothing any more. The release makes all that
             // it has done in the partition visible to the next holder, whom it grants the lock.
@@ -182,7 +159,11 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        HStoreWorker { locks: self.locks.new_worker_state(worker), held: Vec::new(), locked_tombstones: Vec::new() }
+        HStoreWorker {
+            locks: self.locks.new_worker_state(worker),
+            held: Vec::new(),
+            tombstones: LockedTombstones::default(),
+        }
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
@@ -214,17 +195,7 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        M::step("read");
-        // A collector may exchange the word between this load and the end of the transaction. That
-        // changes no answer: only a tombstone is unlinked, and no other transaction inserts the key
-        // as long as this one holds the partition. So a key that was found absent stays absent. If
-        // the record is unlinked already, the engine looks the key up again.
-        //
-        // Acquire: pairs with the Release of the exchange of `unlink`. All else that the word tells
-        // is ordered by the partition's lock.
-        let flags = at.record.word().load(Ordering::Acquire);
-        cx.copy_row(at, columns);
-        Ok(flags::found(flags))
+        Ok(alone::read(cx, at, columns))
     }
 
     #[inline(always)]
@@ -236,35 +207,13 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
-        match mode {
-            WriteMode::ReadModifyWrite | WriteMode::Delete => self.read(cx, local, at, Projection::of_groups(groups)),
-            WriteMode::Blind | WriteMode::CommitTimeUpdate => {
-                at.record.prefetch_to_write();
-                // Acquire: as in `read`.
-                match flags::found(at.record.word().load(Ordering::Acquire)) {
-                    RecordState::Absent => self.read(cx, local, at, Projection::EXISTENCE),
-                    found => Ok(found),
-                }
-            }
-            WriteMode::Insert => {
-                // The record is absent. Its row comes at the commit, and until then a collector
-                // must not take the record out of the index: the row would be in no index. The
-                // first cell stands for all, as in `unlink`.
-                let first = at.record.first_cell();
-                let is_own = |cell: &Cell<M>| cell.address() == first.address();
-                if local.locked_tombstones.iter().any(is_own) {
-                    // Inserted, deleted, and inserted again.
-                    return Ok(RecordState::Absent);
-                }
-                // A collector holds the tombstone, or has unlinked it: the key is looked up again.
-                // The bit stays set in a tombstone that is unlinked. It does no harm: no access
-                // uses the record any more, and reuse gives it new words (`flags::init_words`).
-                if try_lock(first).is_none_or(|word| word & UNLINKED != 0) {
-                    return Err(Abort::new(AbortReason::RecordGone));
-                }
-                local.locked_tombstones.push(first);
-                Ok(RecordState::Absent)
-            }
+        if mode != WriteMode::Insert {
+            return Ok(alone::write(cx, at, groups, mode));
+        }
+        // A collector holds the tombstone, or has unlinked it: the next try looks the key up again.
+        match local.tombstones.try_lock(at) {
+            Some(RecordState::Absent) => Ok(RecordState::Absent),
+            _ => Err(Abort::new(AbortReason::RecordGone)),
         }
     }
 
@@ -297,23 +246,11 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
         if Self::releases_too_early() {
             self.release(local, Outcome::Finished);
         }
-        cx.writes.apply_updates();
-        M::step("install");
         // Nothing can fail any more, because no other transaction has been in the partitions since
         // `begin`. So there is no validation, and a reader of the next transaction finds all of
-        // these rows or, after an abort, none.
-        for position in 0..cx.writes.len() {
-            // The row first, then the flags (`install_held`). A record that gets a row stays
-            // *locked*: a collector leaves it alone until `release`.
-            flags::install_held(cx, position, |cell, clear, set| {
-                // Read-modify-writes: a collector, which does not hold the partition, changes other
-                // bits meanwhile. Release, both: the write counter comes before the flags; pairs
-                // with the Acquire of `try_lock` in `unlink`. Transactions get the row by the
-                // partition's lock.
-                let word = cell.word();
-                if set != 0 { word.fetch_or(set, Ordering::Release) } else { word.fetch_and(!clear, Ordering::Release) }
-            });
-        }
+        // these rows or, after an abort, none. A record that gets a row stays *locked*: a collector
+        // leaves it alone until `release`.
+        alone::install_all(cx);
         self.release(local, Outcome::Finished);
         Ok(())
     }
@@ -325,34 +262,9 @@ impl<M: Machine, F: HStoreFaults> Protocol<M> for HStore<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        M::step("unlink");
-        // No partition is locked for this: a collector would hold up all transactions of the
-        // partition, and would need to know which partition a record belongs to.
-        let mut cells = tombstone.cells();
-        let Some((first, word)) = cells.next().and_then(|first| Some((first, try_lock(first)?))) else {
-            return UnlinkOutcome::Busy;
-        };
-        // From here on no insert gives the record a row, so a tombstone stays one while its write
-        // counter is judged. Without the lock another transaction could insert a row and a third
-        // delete it in the meantime. The word would be the same again, but with a younger counter.
-        let (new, outcome) = match word & ABSENT != 0 {
-            true if tombstone.counter_epoch_is_over() => (word | UNLINKED, UnlinkOutcome::Marked { time: 0 }),
-            true => (word, UnlinkOutcome::Busy),
-            false => (word & !QUEUED, UnlinkOutcome::Alive),
-        };
-        // AcqRel: the Release pairs with the Acquire of `read` and of `try_lock`. The exchange
-        // fails if the holder of the partition has deleted the row meanwhile. The delete found
-        // *queued*, and relies on the tombstone's being in this worker's queue.
-        if first.word().compare_exchange(word | LOCKED, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            unlock(first);
-            return UnlinkOutcome::Busy;
-        }
-        if new & UNLINKED != 0 {
-            // Release: pairs with the Acquire of `read`. No transaction stores the words of these
-            // cells: an insert would have to lock the first one before.
-            cells.for_each(|cell| _ = cell.word().fetch_or(UNLINKED, Ordering::Release));
-        }
-        outcome
+        // No partition is locked for this: a collector would need to know which partition a record
+        // belongs to.
+        alone::unlink(tombstone, |_| false)
     }
 
     fn is_absent(&self, record: Record<M>) -> bool {

@@ -3,12 +3,14 @@
 //! A new protocol is one new file and one line in [`registry`]; every test, workload and command
 //! then has it. Protocols never import each other. The code that several of them share lies below
 //! them: in the engine (write set, node set), in [`method`], in [`locking`], in [`optimistic`], in
-//! [`multiversion`], in [`accessors`], in [`fault`].
+//! [`multiversion`], in [`accessors`], in [`alone`], in [`fault`].
 //!
 //! This crate must not know workloads.
 
 pub mod accessors;
+pub mod alone;
 pub mod datm;
+pub mod deterministic;
 pub mod fault;
 pub mod flags;
 pub mod hstore;
@@ -23,5 +25,6 @@ mod snapshot;
 pub mod timestamp_ordering;
 
 pub use registry::{
-    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, protocol_name, protocols_with_snapshots, with_protocol,
+    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, deterministic_protocols, protocol_name, protocols_with_snapshots,
+    with_protocol,
 };

@@ -317,7 +317,9 @@ impl<L> TwoPhase<L> {
         for row in L::rows_to_lock(cx) {
             let mode = if row.writes { LockMode::Exclusive } else { LockMode::Shared };
             // If the record is unlinked by now, the access will look its key up again.
-            self.acquire_cells(local, row.cells(), mode)?;
+            if let Some(cells) = row.cells() {
+                self.acquire_cells(local, cells, mode)?;
+            }
         }
         Ok(())
     }

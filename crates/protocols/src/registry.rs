@@ -36,6 +36,14 @@ macro_rules! protocols {
             all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
         }
 
+        /// Returns the deterministic protocols, each with the setting that makes it one
+        /// ([`NamedProtocol::DETERMINISTIC`]).
+        pub fn deterministic_protocols<M: Machine>() -> Vec<(&'static str, &'static str)> {
+            let all =
+                [$((<$protocol as NamedProtocol<M>>::INFO.name, <$protocol as NamedProtocol<M>>::DETERMINISTIC),)*];
+            all.into_iter().filter_map(|(name, with)| Some((name, with?))).collect()
+        }
+
         /// Calls `visitor` with the protocol of this name, or former name, and returns its result;
         /// `None` if no protocol has the name. The choice is made once in a run. The visitor's code
         /// is compiled for each protocol.
@@ -73,4 +81,6 @@ protocols! {
     crate::pieces::ic3::Ic3<M>,
     crate::datm::Datm<M>,
     crate::pieces::chopping::Chopping<M>,
+    crate::deterministic::aria::Aria<M>,
+    crate::deterministic::calvin::Calvin<M>,
 }

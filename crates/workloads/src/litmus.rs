@@ -14,8 +14,8 @@ use std::ops::ControlFlow;
 
 use contend_derive::Row;
 use contend_model::{
-    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable, Whole,
-    option_choices, options,
+    Abort, Core, DeclarationNeeds, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn,
+    TypedTable, Whole, option_choices, options,
 };
 
 use crate::random::Random;
@@ -445,11 +445,18 @@ impl Workload for Litmus {
         if input.0.iter().all(reads) {
             declaration.read_only();
         }
+        // A transaction that scans is taken for one that does not know its rows.
+        let by_rows = match declaration.needs() {
+            DeclarationNeeds::RowsOrPartitions => !input.0.iter().any(|step| matches!(step, Scan(..) | ScanOther(..))),
+            needs => needs == DeclarationNeeds::Rows,
+        };
         for step in &input.0 {
             let (table, keys, writes) = match *step {
                 Read(key) | ReadLeft(key) | ReadRight(key) => (&self.items, key..=key, false),
                 Batch(one, two) => {
-                    declaration.row(&self.items, two, false);
+                    if by_rows {
+                        declaration.row(&self.items, two, false);
+                    }
                     declaration.partition((two % PARTITIONS) as usize);
                     (&self.items, one..=one, false)
                 }
@@ -461,7 +468,9 @@ impl Workload for Litmus {
                 Cancel => continue,
             };
             for key in keys {
-                declaration.row(table, key, writes);
+                if by_rows {
+                    declaration.row(table, key, writes);
+                }
                 declaration.partition((key % PARTITIONS) as usize);
             }
         }

@@ -53,6 +53,7 @@ impl Declares {
             DeclarationNeeds::Nothing => true,
             DeclarationNeeds::Rows => self.rows,
             DeclarationNeeds::Partitions => self.partitions.is_some(),
+            DeclarationNeeds::RowsOrPartitions => self.rows || self.partitions.is_some(),
         }
     }
 }

@@ -627,9 +627,13 @@ impl Workload for Ycsb {
         if input.read_only {
             declaration.read_only();
         }
-        if declaration.needs() == DeclarationNeeds::Rows {
+        let by_rows = match declaration.needs() {
+            DeclarationNeeds::RowsOrPartitions => self.scan_below == 0,
+            needs => needs == DeclarationNeeds::Rows,
+        };
+        if by_rows {
             for operation in &input.operations {
-                declaration.row(&self.table, operation.key, operation.kind == Kind::Write);
+                declaration.row(&self.table, operation.key, operation.kind != Kind::Read);
             }
             input.reads.iter().for_each(|&key| declaration.row(&self.table, key, false));
         } else if self.scan_below > 0 {

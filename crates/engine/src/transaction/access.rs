@@ -5,6 +5,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
+use crate::declaration::Declared;
 use crate::group::Groups;
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
@@ -288,8 +289,23 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         match access {
             Access::Row(_) => Ok(Some(&self.worker.cx.row_buffer[..table.row_words()])),
             Access::Own(position) => self.read_own(table, key, position, columns.groups()),
-            Access::Absent | Access::Gap => Ok(None),
+            Access::Absent | Access::Gap => self.missed(table, key).map(|()| None),
         }
+    }
+
+    /// Tells the protocol, if it wants to know, that a read or write has found no row under a key.
+    #[inline(always)]
+    fn missed<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Result<(), Abort> {
+        if self.worker.engine.protocol().observes_ranges() { self.observe_range(table, key, key) } else { Ok(()) }
+    }
+
+    /// Tells the protocol which keys the transaction has read, whether they had a row or not.
+    #[cold]
+    pub(super) fn observe_range<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K) -> Result<(), Abort> {
+        let (worker, low, high) = (&mut *self.worker, low.to_words(), high.to_words());
+        let (low, high) = (&low[..K::WORDS], &high[..K::WORDS]);
+        let observed = worker.engine.protocol().observe_range(&mut worker.cx, &mut worker.local, table.id(), low, high);
+        observed.map_err(|abort| self.doom(abort))
     }
 
     /// Announces a write to the protocol, and returns the position of its image. `None` if the key
@@ -323,7 +339,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                 Ok(Some(position))
             }
             Access::Own(position) => self.write_own(table, key, position, groups, mode),
-            Access::Absent | Access::Gap => Ok(None),
+            Access::Absent | Access::Gap => self.missed(table, key).map(|()| None),
         }
     }
 
@@ -357,6 +373,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         run: &mut AscendingInserts<'_, M, K>,
         key: K,
     ) -> Result<Option<usize>, Abort> {
+        if self.worker.cx.declaration.has_rows()
+            && let Declared::Refused = self.worker.cx.declaration.find(table, key, true)
+        {
+            return Err(self.undeclared());
+        }
         let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),

@@ -56,13 +56,19 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if let Some(abort) = failed {
             return Err(self.fail(table.id(), abort));
         }
+        // A scan that was stopped has read up to the last key that it returned.
+        let (low, high) = match (last, direction) {
+            (None, _) => (low, high),
+            (Some(last), Direction::Forward) => (low, last),
+            (Some(last), Direction::Backward) => (last, high),
+        };
+        if self.worker.engine.protocol().observes_ranges() {
+            self.observe_range(table, low, high)?;
+        }
+        if self.worker.cx.declaration.has_rows() && !self.worker.cx.declaration.covers(table, low, high) {
+            return Err(self.undeclared());
+        }
         if self.is_recording() {
-            // A scan that was stopped has read up to the last key that it returned.
-            let (low, high) = match (last, direction) {
-                (None, _) => (low, high),
-                (Some(last), Direction::Forward) => (low, last),
-                (Some(last), Direction::Backward) => (last, high),
-            };
             self.record_scan(table, low, high, notes);
         }
         Ok(visited)

@@ -197,14 +197,12 @@ impl<'a, M: Machine, K: Key> Bucket<'a, M, K> {
         }
     }
 
-    /// Visits the values of the chain of this head, which no thread changes meanwhile.
-    pub(super) fn for_each(self, visit: &mut impl FnMut(u64)) {
+    /// Visits the entries of the chain of this head, which no thread changes meanwhile.
+    pub(super) fn for_each(self, visit: &mut impl FnMut(KeyWords, u64)) {
         let mut bucket = Some(self);
         while let Some(here) = bucket {
-            // Relaxed: no thread changes them; the caller's Acquire of the extent or of the latch
-            // comes before.
-            let values = (0..BucketLayout::<K>::ENTRIES).map(|index| here.value(index).load(Ordering::Relaxed));
-            values.filter(|value| *value != 0).for_each(&mut *visit);
+            let entries = (0..BucketLayout::<K>::ENTRIES).map(|index| here.read(index));
+            entries.filter(|(_, value)| *value != 0).for_each(|(key, value)| visit(key, value));
             bucket = here.next();
         }
     }

@@ -66,6 +66,7 @@ impl<M: Machine, P: NamedProtocol<M>, F: OperationFaults> NamedProtocol<M> for F
     const INFO: ProtocolInfo = P::INFO;
     const SHOWS_UNCOMMITTED: bool = P::SHOWS_UNCOMMITTED;
     const REFUSES_LOG: Option<&'static str> = P::REFUSES_LOG;
+    const DETERMINISTIC: Option<&'static str> = P::DETERMINISTIC;
     const SNAPSHOTS: Option<&'static str> = P::SNAPSHOTS;
     type Options = P::Options;
 
@@ -187,6 +188,21 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         version: u64,
     ) -> Result<(), Abort> {
         if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
+    }
+
+    fn observes_ranges(&self) -> bool {
+        self.protocol.observes_ranges()
+    }
+
+    fn observe_range(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        table: u32,
+        low: &[u64],
+        high: &[u64],
+    ) -> Result<(), Abort> {
+        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_range(cx, local, table, low, high) }
     }
 
     fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>, version: u64) {

@@ -10,6 +10,7 @@
 #![cfg(loom)]
 
 mod absent;
+mod deterministic;
 mod epochs;
 mod pieces;
 mod rows;
