@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | `measure` | `run` and `compare` |
-//! | `proof` | `explore`, `crash-test`, `kill-test`, `soak` |
+//! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
 //! | `values` | the values that flags take |
@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use bench::{Bench, BenchArgs, LimitArgs, MicroArgs};
 pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
-pub(crate) use proof::{CrashTestArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
+pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
     OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What,
@@ -109,6 +109,9 @@ pub(crate) enum Command {
     /// The process that `kill-test` kills.
     #[command(hide = true)]
     KillChild(KillChildArgs),
+    /// Run the same input with any number of threads, on the host, on a simulated chip and in many
+    /// interleavings: does it always lead to the same final state? For deterministic protocols.
+    Determinism(DeterminismArgs),
     /// Run each protocol for a long time while rows come and go: does memory stay flat?
     Soak(SoakArgs),
     /// Measure the limits of this machine.

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod crash;
+pub(crate) mod determinism;
 pub(crate) mod diff;
 pub(crate) mod explore;
 pub(crate) mod kill;

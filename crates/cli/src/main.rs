@@ -119,6 +119,7 @@ fn main() -> ExitCode {
         Command::CrashTest(args) => cmd::crash::run(&args),
         Command::KillTest(args) => cmd::kill::run(&args),
         Command::KillChild(args) => cmd::kill::child(&args),
+        Command::Determinism(args) => cmd::determinism::run(&args),
         Command::Soak(args) => cmd::soak::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Completions(args) => cmd::shell::completions(&args),

@@ -100,6 +100,9 @@ pub struct ExploreConfig {
     pub replay: Option<Schedule>,
     /// Which executions are shown step by step.
     pub show: Show,
+    /// All executions have the input of [`ExploreConfig::seed`], and must end in the same state. No
+    /// core pauses between its transactions.
+    pub same_input: bool,
     /// Build everything anew for each execution, and judge each by the checker. This is slow. It
     /// is for tests of what the explorer takes back and of the quick proof.
     #[doc(hidden)]
@@ -120,6 +123,7 @@ impl Default for ExploreConfig {
             seed: 1,
             replay: None,
             show: Show::Wrong,
+            same_input: false,
             anew: false,
             fault: None,
         }
@@ -195,6 +199,9 @@ pub struct Explored {
     pub exhausted: Option<bool>,
     /// The time that it took, in seconds.
     pub seconds: f64,
+    /// The final state of all executions, as a hash, if all have had the same input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<u64>,
     /// Whether the finding breaks a promise.
     pub violated: bool,
     /// Executions with an anomaly that the promise allows.

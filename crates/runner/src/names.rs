@@ -1,6 +1,6 @@
 //! The names that a user writes: corrections of misspelled names, and the options of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use contend_engine::{EngineOptions, OptionSpec, Options};
 use contend_protocols::method::RetryOptions;
@@ -68,7 +68,8 @@ pub fn named_settings(settings: &BTreeMap<String, String>) -> Result<BTreeMap<St
 /// Returns the error of an unknown name: the name that was probably meant, and the valid names.
 /// `what` says what is named.
 pub fn unknown<'a>(what: &str, name: &str, valid: impl IntoIterator<Item = &'a str>) -> RunError {
-    let valid: Vec<&str> = valid.into_iter().collect();
+    let mut seen = HashSet::new();
+    let valid: Vec<&str> = valid.into_iter().filter(|name| seen.insert(*name)).collect();
     let meant = similar(name, &valid).map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
     RunError::BadInput(format!("unknown {what} '{name}'{meant}; valid: {}", valid.join(", ")))
 }

@@ -50,6 +50,9 @@ pub enum RunPurpose {
     Record,
     /// A proof: a small workload, a history, and transactions that overlap.
     Verify,
+    /// A proof by the final state: the workload of a verification, on exactly the workers of the
+    /// plan, so that the same input can run elsewhere.
+    Repeat,
 }
 
 /// The length of an interval of a run.
@@ -116,6 +119,8 @@ pub trait Session {
     fn version_chains(&self) -> Vec<u64>;
     /// Returns the number of deleted records whose memory is not free for reuse yet.
     fn tombstones(&self) -> u64;
+    /// Returns a hash of all keys and rows ([`Engine::state_hash`]).
+    fn state_hash(&self) -> u64;
     /// Runs the workload's own check.
     fn check(&self) -> Result<Checked, Violation>;
     /// Returns the history recorded since the last call.
@@ -357,7 +362,7 @@ impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
     /// Creates the session.
     fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
         let workload_options = match self.purpose {
-            RunPurpose::Verify => W::for_verification(self.options),
+            RunPurpose::Verify | RunPurpose::Repeat => W::for_verification(self.options),
             RunPurpose::Measure | RunPurpose::Record => self.options.clone(),
         };
         let driver = M::Driver::<P, W>::new(self.plan, self.purpose);

@@ -1,10 +1,12 @@
-//! The flags of the verbs that prove: `explore`, `crash-test`, `kill-test` and `soak`.
+//! The flags of the verbs that prove: `explore`, `determinism`, `crash-test`, `kill-test` and
+//! `soak`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use contend_proof::crash::CrashConfig;
+use contend_proof::determinism::DeterminismConfig;
 use contend_proof::explore::ExploreConfig;
 use contend_proof::kill::{KillConfig, Scale};
 use contend_runner::RunConfig;
@@ -52,6 +54,50 @@ pub(crate) struct ExploreArgs {
     /// single workload, also one with an anomaly that the protocol's promise allows
     #[arg(long)]
     pub(crate) show: bool,
+    /// The index: hash or ordered [default: hash, unless the workload scans]
+    #[arg(long, value_name = "INDEX")]
+    index: Option<String>,
+    /// Set an option, see `contend list options`; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Write the results to this file as JSON, or to stdout (-); the table then goes to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeterminismArgs {
+    /// Protocols, separated by commas, or `all` for the deterministic ones; each may have options
+    /// of its own, as in aria,aria+aria.reordering=off
+    #[arg(long, visible_alias = "protocols", value_name = "P", value_delimiter = ',', default_value = "all")]
+    protocol: Vec<String>,
+    /// Workloads, separated by commas, see `contend list workloads`
+    #[arg(
+        long,
+        visible_alias = "workloads",
+        value_name = "W",
+        value_delimiter = ',',
+        default_value = "bank,smallbank,ycsb-a,tatp,tpcc,litmus-random"
+    )]
+    workload: Vec<String>,
+    /// Clients, 1 to 32; each brings a transaction to each batch
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole::<usize>)]
+    clients: usize,
+    /// Transactions of each client
+    #[arg(long, value_name = "T", default_value_t = 200, value_parser = whole::<u64>)]
+    transactions: u64,
+    /// Runs with each number of threads
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole::<u64>)]
+    repeats: u64,
+    /// Interleavings of a shorter input, for each of two strategies
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>)]
+    schedules: u64,
+    /// Seed of the input
+    #[arg(long, value_name = "N", default_value_t = 42, value_parser = whole::<u64>)]
+    seed: u64,
+    /// The simulated chip, see `contend list machines`
+    #[arg(long, value_name = "CHIP", default_value = "abyss")]
+    machine: String,
     /// The index: hash or ordered [default: hash, unless the workload scans]
     #[arg(long, value_name = "INDEX")]
     index: Option<String>,
@@ -226,6 +272,21 @@ impl ExploreArgs {
             replay: replay.map_err(|error| UserError::refused(format!("--replay: {error}")))?,
             ..ExploreConfig::default()
         })
+    }
+}
+
+impl DeterminismArgs {
+    /// Returns each workload's configuration, with the protocols.
+    pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
+        let mut runs = runs_of(names(&self.workload), &self.protocol, self.index.as_deref(), &self.settings)?;
+        runs.iter_mut().for_each(|run| run.seed = self.seed);
+        Ok(runs)
+    }
+
+    /// Returns how to prove.
+    pub(crate) fn config(&self) -> DeterminismConfig {
+        let DeterminismArgs { clients, transactions, repeats, schedules, .. } = *self;
+        DeterminismConfig { clients, transactions, repeats, executions: schedules, chip: self.machine.clone() }
     }
 }
 

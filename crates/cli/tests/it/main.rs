@@ -2,6 +2,7 @@
 
 mod analyse;
 mod common;
+mod determinism;
 mod hostile;
 mod results;
 mod terminal;

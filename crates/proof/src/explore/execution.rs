@@ -149,9 +149,9 @@ impl<W: Workload> Exploration<W> {
     fn bodies(&self, setup: &Rc<Setup<W>>, seed: u64) -> Vec<Box<dyn FnOnce()>> {
         let cores = (0..self.cores).map(|core| {
             setup.seats[core].borrow_mut().client = setup.workload.client(core, self.cores, seed);
-            let (setup, transactions) = (Rc::clone(setup), self.transactions);
+            let (setup, transactions, same_input) = (Rc::clone(setup), self.transactions, self.same_input);
             Box::new(move || {
-                run_core(core, transactions, &setup);
+                run_core(core, transactions, same_input, &setup);
                 setup.running.set(setup.running.get() - 1);
             }) as Box<dyn FnOnce()>
         });
@@ -185,8 +185,22 @@ impl<W: Workload> Exploration<W> {
                 verdict.wrong = Some((format!("the workload's check failed: {violation}"), None));
             }
         }
+        if self.same_input && !execution.cut && verdict.wrong.is_none() {
+            verdict.wrong = self.compare_state(setup.engine.state_hash());
+        }
         let Verdict { wrong, permitted, places, .. } = verdict;
         Ok(Judged { execution, commits, aborts, tries, wrong, permitted, places })
+    }
+
+    /// Compares the final state of an execution with those of all before, which had the same input.
+    fn compare_state(&mut self, state: u64) -> Option<Told> {
+        let first = *self.state.get_or_insert(state);
+        (state != first).then(|| {
+            (
+                format!("the final state is {state:016x}, and was {first:016x} after an execution of the same input"),
+                None,
+            )
+        })
     }
 
     /// Judges what the workers recorded: by the quick proof, and if that fails by the checker. The
@@ -215,30 +229,36 @@ impl<W: Workload> Exploration<W> {
     }
 }
 
-/// Runs the transactions of a core.
-fn run_core<W: Workload>(core: usize, transactions: u64, setup: &Setup<W>) {
+/// Runs the transactions of a core. With `same_input` it does as a run's client does: it goes on
+/// until this number has committed, and never rests.
+fn run_core<W: Workload>(core: usize, transactions: u64, same_input: bool, setup: &Setup<W>) {
     let workload = &setup.workload;
     let Seat { worker, client, input } = &mut *setup.seats[core].borrow_mut();
-    for transaction in 0..transactions {
+    let mut ended = 0;
+    while ended < transactions {
         workload.next(worker, client, input);
         let begin = |number| {
             setup.tries.set(setup.tries.get().max(number));
             // Each try but the first follows a conflict.
             setup.aborts.set(setup.aborts.get() + u64::from(number > 1));
         };
-        if let Err(reason) = run_retried(worker, workload, client, input, begin) {
-            setup.stuck.set(Some(reason));
-            return;
-        }
+        let committed = match run_retried(worker, workload, client, input, begin) {
+            Ok(committed) => committed.is_some(),
+            Err(reason) => {
+                setup.stuck.set(Some(reason));
+                return;
+            }
+        };
         // A worker that is offline holds back no epoch. So a worker sees some epochs from one
         // transaction to the next, and misses any number of others.
-        if (core as u64 + transaction).is_multiple_of(2) {
+        if !same_input && (core as u64 + ended).is_multiple_of(2) {
             Simulated::step("rest");
             worker.go_offline();
             Simulated::pause();
         }
         Simulated::step("collect");
         worker.collect();
+        ended += u64::from(committed || !same_input);
     }
     worker.go_offline();
 }

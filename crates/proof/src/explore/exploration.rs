@@ -19,6 +19,8 @@ use super::{ExploreConfig, Explored, Factory, Found, OfWorkload, Show, StrategyC
 /// The most steps of an execution. A longer one is cut off: its transactions wait for each other
 /// for ever.
 const STEPS_MAX: u64 = 100_000;
+/// The same, where all executions have the same input: more transactions run in one.
+const STEPS_MAX_OF_INPUT: u64 = 3_000_000;
 /// The most executions that are cut off; after that the exploration ends. They prove enough about
 /// the protocol, and the memory of an execution that is cut off is freed only if it is taken back.
 const LIVELOCKS_MAX: u64 = 100;
@@ -45,6 +47,10 @@ pub(super) struct Exploration<W: Workload> {
     /// Whether every execution is judged by the checker, and none by the quick proof.
     pub(super) checks_all: bool,
     pub(super) fault: Option<contend_engine::fault::Fault>,
+    /// Whether all executions have the same input, and the state in which they must end, once it
+    /// is known.
+    pub(super) same_input: bool,
+    pub(super) state: Option<u64>,
     /// What the executions run on, if it is taken back after each.
     pub(super) kept: Option<Kept<W>>,
 }
@@ -77,7 +83,8 @@ impl<W: Workload> Exploration<W> {
             )));
         }
         // One core more, on which epochs pass.
-        let explorer = Explorer::new(cores + 1, STEPS_MAX).map_err(|error| RunError::OutOfMemory(error.to_string()))?;
+        let steps_max = if config.same_input { STEPS_MAX_OF_INPUT } else { STEPS_MAX };
+        let explorer = Explorer::new(cores + 1, steps_max).map_err(|error| RunError::OutOfMemory(error.to_string()))?;
         Ok(Exploration {
             name: protocol.name.clone(),
             workload_name: info.name.into(),
@@ -92,6 +99,8 @@ impl<W: Workload> Exploration<W> {
             proof: QuickProof::default(),
             checks_all: config.anew,
             fault: config.fault,
+            same_input: config.same_input,
+            state: None,
             kept: None,
         })
     }
@@ -104,7 +113,7 @@ impl<W: Workload> Exploration<W> {
         let executions = if config.replay.is_some() { 1 } else { config.executions };
         // An exhaustive strategy tries all interleavings of one input.
         let is_exhaustive = matches!(config.strategy, StrategyChoice::Exhaustive(_)) && config.replay.is_none();
-        let one_input = is_exhaustive || config.replay.is_some();
+        let one_input = is_exhaustive || config.replay.is_some() || config.same_input;
         explored.exhausted = is_exhaustive.then_some(false);
         let room = usize::try_from(executions).unwrap_or(usize::MAX).min(SEEN_MAX);
         let mut seen = Fingerprints::with_capacity_and_hasher(room, BuildHasherDefault::default());
@@ -148,6 +157,7 @@ impl<W: Workload> Exploration<W> {
         if let (Some(candidate), None) = (to_show, &explored.found) {
             explored.shown = Some(self.show(&candidate, explored.permits.is_some())?);
         }
+        explored.state = self.state;
         explored.distinct = seen.len() as u64;
         explored.seconds = started.elapsed().as_secs_f64();
         Ok(explored)

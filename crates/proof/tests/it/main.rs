@@ -1,6 +1,7 @@
 //! Explorations and crash tests: correct protocols pass, and each deliberate bug is found.
 
 mod crash;
+mod determinism;
 mod explorer;
 mod mutants;
 

@@ -13,6 +13,8 @@ use contend_proof::crash::{CrashConfig, crash_test};
 use contend_proof::explore::{ExploreConfig, StrategyChoice, explore_protocol};
 use contend_protocols::accessors;
 use contend_protocols::datm::{self, Datm};
+use contend_protocols::deterministic::aria::{self, Aria};
+use contend_protocols::deterministic::calvin::{self, Calvin};
 use contend_protocols::fault::{Faulty, Meaning, OPERATION_FAULTS, Only, id};
 use contend_protocols::hstore::{self, HStore};
 use contend_protocols::locking::bamboo::{self, Bamboo};
@@ -148,6 +150,20 @@ fn stands_still<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
     [format!("stands still in {} of {}", explored.livelocks, explored.executions), "not tried".into()]
 }
 
+/// Its executions are serializable, but the same input leads to several final states.
+fn not_repeatable<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+    STRATEGIES.map(|strategy| {
+        let config = ExploreConfig { strategy, ..mutant.config(20_000) };
+        let explored = explore_protocol::<P>(&mutant.run(), &config).expect("valid");
+        assert!(explored.found.is_none(), "{} {}: {:?}", mutant.protocol, mutant.fault, explored.found);
+        let repeated = explore_protocol::<P>(&mutant.run(), &ExploreConfig { same_input: true, ..config });
+        match repeated.expect("valid").found {
+            Some(found) => format!("another state in {}", found.executions),
+            None => MISSED.into(),
+        }
+    })
+}
+
 macro_rules! mutants {
     ($($protocol:ty $(, faults $($faults:path),+)? {
         $($show:ident $fault:ident, $workload:literal $(, $settings:ident)? $(=> $_test:ident $_by:ident $($_scenario:literal)*)?;)*
@@ -199,6 +215,8 @@ const CANCELS: &[(&str, &str)] = &[
 const READ_SUMS: &[(&str, &str)] = &[("cu", "on"), ("ts", "on"), ("ic3.snapshots", "off")];
 /// Cycles of waits end soon.
 const SOON: &[(&str, &str)] = &[("datm.timeout_ns", "5000")];
+/// The batches depend on nothing but the input.
+const PATIENT_ROUNDS: &[(&str, &str)] = &[("rounds.patience_us", "0")];
 const OVER_WAIT_DIE: &[(&str, &str)] = &[("chopping.over", "2pl-waitdie")];
 const OVER_WOUND_WAIT: &[(&str, &str)] = &[("chopping.over", "2pl-woundwait")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
@@ -338,6 +356,8 @@ fn every_mutant_is_found() {
          `random` chooses the next core at random. `pct:3` gives the cores random priorities, and changes\n\
          them twice at random steps. One of the two has to find the mutant. If transactions of a mutant\n\
          wait for each other for ever, it is found by executions that are cut off.\n\n\
+         A fault may leave a deterministic protocol serializable, and only not deterministic. It is found\n\
+         by executions of one input that end in another state.\n\n\
          A few faults do no harm, and comments at their places in the code say why. The list of mutants is\n\
          `crates/protocols/tests/conformance/mutants/list.rs`. The conformance suite has to find some of\n\
          them, too.\n\n\

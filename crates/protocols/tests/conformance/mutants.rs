@@ -3,6 +3,8 @@
 
 use contend_engine::{Erased, Isolation, NamedProtocol};
 use contend_protocols::datm::Datm;
+use contend_protocols::deterministic::aria::Aria;
+use contend_protocols::deterministic::calvin::Calvin;
 use contend_protocols::fault::{Faulty, Only, id};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
 use contend_protocols::locking::no_wait::NoWait;

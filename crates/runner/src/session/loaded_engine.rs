@@ -117,7 +117,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
             LogMode::Off => engine_config,
             _ => EngineConfig { epoch_ms: log_options.epoch_ms, ..engine_config },
         };
-        let own = config.dir.as_deref().filter(|_| purpose != RunPurpose::Verify);
+        let own = config.dir.as_deref().filter(|_| !matches!(purpose, RunPurpose::Verify | RunPurpose::Repeat));
         let mut log = RunLog::create(log_options, config.chip.is_none(), engine_config.workers_max, own)?;
         let engine = Engine::with_commit_sinks(protocol, engine_config, log.as_ref().map(RunLog::sinks));
         let workload = Arc::new(W::create(&workload_options, plan.index, &engine));
@@ -328,6 +328,10 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
 
     fn version_chains(&self) -> Vec<u64> {
         self.loaded.engine.version_chains()
+    }
+
+    fn state_hash(&self) -> u64 {
+        self.loaded.engine.state_hash()
     }
 
     fn check(&self) -> Result<Checked, Violation> {

@@ -150,7 +150,7 @@ impl<M: Host> Threads<M> {
     /// Returns what each thread knows of the number of transactions in flight that pays.
     fn climbs(&mut self, purpose: RunPurpose, threads: usize) -> std::slice::IterMut<'_, Climb> {
         let climb = || match purpose {
-            RunPurpose::Verify => Climb::in_a_hurry(),
+            RunPurpose::Verify | RunPurpose::Repeat => Climb::in_a_hurry(),
             RunPurpose::Measure | RunPurpose::Record => Climb::new(M::cycles_per_second()),
         };
         self.climbs.resize_with(threads, climb);
@@ -464,7 +464,7 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
         !over()
     };
     match purpose {
-        RunPurpose::Verify => {
+        RunPurpose::Verify | RunPurpose::Repeat => {
             let mut pauses = pauses_of(slot.worker.number());
             slot.work(workload, share, tally, goes_on, over, |workload, tx, client, input, checker| {
                 let mut yielding = yielding::<_, M>(tx, &mut pauses);

@@ -1,11 +1,12 @@
 // The list of mutants: the deliberate faults of each protocol, and what finds each.
 //
 // Two tests include this file, each with a macro `mutants!` of its own. The explorer's writes
-// `docs/mutants.md`: it needs, for each fault, how the fault shows (`found`, `equivalent`: it does
-// no harm, `stands_still`), a workload, and the settings if there are any. The conformance suite's
-// makes a test of each line that goes on with `=>`: the test's name, and the schedules, or the
-// storms, that find the fault. Storms judge histories only: a fault that only lets transactions
-// wait for each other is for schedules, which notice waits without end, or `stands_still`.
+// `docs/mutants.md`: it needs, for each fault, how the fault shows, a workload, and the settings if
+// there are any. A fault is `found`, `equivalent` if it does no harm, `stands_still`, or
+// `not_repeatable`. The conformance suite's makes a test of each line that goes on with `=>`: the
+// test's name, and the schedules, or the storms, that find the fault. Storms judge histories only:
+// a fault that only lets transactions wait for each other is for schedules, which notice waits
+// without end, or `stands_still`.
 //
 // After `faults` stand the lists of the traits that declare a protocol's faults; faults of whole
 // operations are in every protocol.
@@ -254,5 +255,32 @@ mutants! {
         found LOCK_ONLY_FIRST_PARTITION, "litmus-write-skew";
         found RELEASE_BEFORE_INSTALL, "litmus-lost-update";
         stands_still WAIT_ANYWAY, "litmus-random";
+    }
+    Aria<Machine, Broken>, faults aria::FAULTS {
+        found IGNORE_WAW, "litmus-random"
+            => aria_in_which_two_write_one_row_is_caught by_schedules "P4: lost read-modify-write";
+        found IGNORE_RAW, "litmus-write-skew"
+            => aria_that_ignores_earlier_writes_is_caught by_schedules "G2-item: write skew";
+        found FORGET_READS, "litmus-write-skew"
+            => aria_that_forgets_its_reads_is_caught by_schedules "G2-item: write skew";
+        found FORGET_GAP_RESERVATIONS, "litmus-absent"
+            => aria_that_forgets_gaps_is_caught by_schedules "G2: misses and inserts";
+        found RESERVE_LATE, "litmus-lost-update"
+            => aria_that_reserves_late_is_caught by_storms;
+        found BEGIN_EARLY, "litmus-lost-update"
+            => aria_that_begins_early_is_caught by_storms;
+        found UNLINK_RESERVED, "litmus-rebirth";
+        not_repeatable FIRST_COME, "litmus-lost-update", PATIENT_ROUNDS;
+        found FORGET_GAPS, "litmus-absent";
+    }
+    Calvin<Machine, Broken>, faults calvin::FAULTS {
+        found ASK_FOR_ONE, "litmus-write-skew";
+        found SHARE_WRITES, "litmus-lost-update";
+        found PASS_READERS, "litmus-random";
+        found ASK_LATE, "litmus-lost-update";
+        found END_EARLY, "litmus-lost-update"
+            => calvin_that_ends_early_is_caught by_storms;
+        found IGNORE_KINDS, "litmus-reinsert";
+        not_repeatable GRANT_BY_ARRIVAL, "litmus-reinsert", PATIENT_ROUNDS;
     }
 }
