@@ -218,16 +218,35 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     ) -> Result<Option<Record<M>>, Abort> {
         M::enter(phase);
         if self.worker.cx.declaration.has_rows() {
-            match self.worker.cx.declaration.find(table, key, phase == WRITE_INDEX) {
-                Declared::At(record) => return Ok(Some(record)),
-                Declared::LookUp => {}
-                Declared::Refused => return Err(self.undeclared()),
-            }
+            return self.find_declared(table, key, phase, columns);
         }
+        Ok(Self::look_up(table, key, columns))
+    }
+
+    /// Returns the record under a key, where the transaction has declared rows. Few protocols ask
+    /// for them, so the path of the others is the straight one.
+    #[cold]
+    #[inline(never)]
+    fn find_declared<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        phase: Phase,
+        columns: Projection<'_>,
+    ) -> Result<Option<Record<M>>, Abort> {
+        match self.worker.cx.declaration.find(table, key, phase == WRITE_INDEX) {
+            Declared::At(record) => Ok(Some(record)),
+            Declared::LookUp => Ok(Self::look_up(table, key, columns)),
+            Declared::Refused => Err(self.undeclared()),
+        }
+    }
+
+    #[inline(always)]
+    fn look_up<K: Key>(table: &StoredTable<M, K>, key: K, columns: Projection<'_>) -> Option<Record<M>> {
         M::step("look up");
         let found = table.find(key);
         table.await_record(found, columns);
-        Ok(found)
+        found
     }
 
     /// Looks up the records under at most [`BATCH`] keys at once, and prefetches their lines. Calls
