@@ -172,7 +172,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     if result.partial {
         text += "PARTIAL: the run was stopped before its end; the figures are of the windows measured until then.\n";
     }
-    for line in tables::memory_limits(result) {
+    for line in tables::notes(result) {
         text += &format!("{line}\n");
     }
     text += &told_apart(result);

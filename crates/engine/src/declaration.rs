@@ -64,6 +64,8 @@ pub struct Declaration<M: Machine> {
     /// The position in `rows` of the row that will probably be touched next.
     next: usize,
     partitions: Vec<usize>,
+    /// The declared keys inside of a range, while it is judged.
+    inside: Vec<KeyWords>,
     /// The first access to a row that a complete declaration lacks, in a sentence.
     violation: Option<String>,
 }
@@ -82,8 +84,19 @@ pub(crate) enum Declared<M: Machine> {
 impl<M: Machine> Declaration<M> {
     pub(crate) fn new(needs: DeclarationNeeds, store: StoreId) -> Self {
         let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
-        let violation = None;
-        Declaration { store, needs, reads_only: false, kind: None, rows, sorted, next: 0, partitions, violation }
+        let (inside, violation) = (Vec::new(), None);
+        Declaration {
+            store,
+            needs,
+            reads_only: false,
+            kind: None,
+            rows,
+            sorted,
+            next: 0,
+            partitions,
+            inside,
+            violation,
+        }
     }
 
     /// Returns what the protocol asks for. A workload may leave out everything else.
@@ -183,10 +196,11 @@ impl<M: Machine> Declaration<M> {
         // than fit there.
         let keys = (low_words[..last] == high_words[..last]).then(|| high_words[last] - low_words[last]);
         let is_inside = |row: &&DeclaredRow<M>| row.table == core && (low_words..=high_words).contains(&row.key);
-        let mut declared: Vec<KeyWords> = self.rows.iter().filter(is_inside).map(|row| row.key).collect();
-        declared.sort_unstable();
-        declared.dedup();
-        let covers = keys.is_some_and(|keys| declared.len() as u64 > keys);
+        self.inside.clear();
+        self.inside.extend(self.rows.iter().filter(is_inside).map(|row| row.key));
+        self.inside.sort_unstable();
+        self.inside.dedup();
+        let covers = keys.is_some_and(|keys| self.inside.len() as u64 > keys);
         if !covers {
             self.refuse(table, &format!("{} to {}", low.name(), high.name()), false);
         }

@@ -436,9 +436,12 @@ pub trait NamedProtocol<M: Machine>: Protocol<M> {
     /// The options with which a transaction can read a snapshot ([`Protocol::reads_snapshots`]);
     /// `None` if it can't with any options.
     const SNAPSHOTS: Option<&'static str> = None;
-    /// The setting with which the same input gives the same final state, with any number of
-    /// threads and in any interleaving; `None` if no setting does. The input is what each worker
-    /// executes, by the worker's number.
+    /// The setting with which the same input gives the same final state, with any number of threads
+    /// and in any interleaving; `None` if no setting does. The input is what each worker executes,
+    /// by the worker's number. All workers must have been made before the first transaction, and
+    /// none may go offline before its last one; no transaction is protected
+    /// ([`EngineOptions::protect_after`](crate::EngineOptions::protect_after)), and no log holds
+    /// rows.
     const DETERMINISTIC: Option<&'static str> = None;
     /// The protocol's options.
     type Options: Options;

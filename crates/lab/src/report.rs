@@ -28,7 +28,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         header(result),
         ranking(result),
         recommendation(result),
-        memory_limits(result),
+        notes(result),
         charts::throughput(result),
         charts::windows(result),
         charts::latency(result),
@@ -141,9 +141,9 @@ fn ranking(result: &ResultFile) -> String {
     table.html()
 }
 
-/// Returns how near the entries come to what the machine's memory allows, if that was asked for.
-fn memory_limits(result: &ResultFile) -> String {
-    let lines: String = tables::memory_limits(result).iter().map(|line| format!("<li>{}</li>", prose(line))).collect();
+/// Returns the sentences that a reader of the figures needs.
+fn notes(result: &ResultFile) -> String {
+    let lines: String = tables::notes(result).iter().map(|line| format!("<li>{}</li>", prose(line))).collect();
     if lines.is_empty() { lines } else { format!("<ul>{lines}</ul>\n") }
 }
 

@@ -47,7 +47,8 @@ pub trait Declare {
     fn read_only(&mut self);
 
     /// Declares that the transaction will touch the row under `key`, if there is one. `writes`
-    /// tells whether it may write the row, or insert it.
+    /// tells whether it may write the row, or insert it. A call that may write a row counts as a
+    /// write of it, also if it then leaves the row as it was.
     fn row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool);
 
     /// Declares that the transaction will touch data of the partition `number`, counted from 0.

@@ -13,7 +13,7 @@ use contend_judge::verify_history;
 use contend_machine::Native;
 use contend_protocols::deterministic_protocols;
 use contend_runner::machine::NATIVE;
-use contend_runner::names::named_settings;
+use contend_runner::names::option_name;
 use contend_runner::session::{Interval, RunPurpose, session};
 use contend_runner::{Observer, RunConfig, RunError, Stop};
 use serde::Serialize;
@@ -51,6 +51,8 @@ pub const TRANSACTIONS_MAX: u64 = 100_000;
 const SHORT: (usize, u64) = (3, 4);
 /// The option by which clients share a thread.
 const IN_FLIGHT: &str = "threads.interleave";
+/// Options that let time decide about the members of a batch, or about a commit.
+const AGAINST: [&str; 2] = ["engine.protect_after", "log.mode"];
 /// The longest run, by the machine's clock. It ends much earlier.
 const LENGTH: Duration = Duration::from_secs(600);
 
@@ -140,10 +142,18 @@ impl DeterminismConfig {
 /// proof chooses itself.
 fn entries(run: &RunConfig) -> Result<Vec<(String, String)>, RunError> {
     let deterministic = deterministic_protocols::<Native>();
-    let chosen = deterministic.iter().map(|(_, with)| with.split('=').next().unwrap_or_default()).chain([IN_FLIGHT]);
-    let settings = named_settings(&run.settings)?;
-    if let Some(chosen) = chosen.into_iter().find(|name| settings.contains_key(*name)) {
-        return Err(RunError::BadInput(format!("the proof chooses '{chosen}' itself; leave it out")));
+    let own = deterministic.iter().map(|(_, with)| with.split('=').next().unwrap_or_default()).chain([IN_FLIGHT]);
+    let own: Vec<&str> = own.chain(AGAINST).collect();
+    let of_all = run.settings.clone();
+    let of_entries =
+        run.protocols.iter().flat_map(|entry| entry.split('+').skip(1).filter_map(|set| set.split_once('=')));
+    let all = of_all.into_iter().chain(of_entries.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    for (name, _) in all {
+        let name = option_name(&name);
+        if own.contains(&name) {
+            let why = if AGAINST.contains(&name) { "goes against it" } else { "is chosen by the proof itself" };
+            return Err(RunError::BadInput(format!("a proof of determinism: '{name}' {why}; leave it out")));
+        }
     }
     let refused = run.refused()?;
     let can_run = |name: &str| !refused.iter().any(|refusal| refusal.protocol == name);

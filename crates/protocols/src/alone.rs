@@ -10,7 +10,8 @@
 //! *locked* decides between them.
 //!
 //! **Metadata.** The first word of each cell has the flags of [`crate::flags`]. The flag *locked*
-//! marks a tombstone that is about to get a row, or that a collector judges.
+//! marks a tombstone that a collector judges, or that is about to get a row (under Aria a
+//! reservation says that).
 
 use contend_engine::{Cell, Context, Groups, Located, Projection, RecordState, Tombstone, UnlinkOutcome, WriteMode};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};

@@ -56,7 +56,8 @@ pub(crate) fn is_absent<M: Machine>(record: Record<M>) -> bool {
 
 /// Installs the write at `position`, whose cells the transaction holds exclusively. `change` clears
 /// flags of a cell, or sets some, and returns the flags before. Readers wait for the lock (in
-/// H-Store for that of the partition), so the order of row and flags does not matter to them: the
+/// H-Store for that of the partition, under deterministic protocols for the phase or for the
+/// transaction), so the order of row and flags does not matter to them: the
 /// Release that gives the lock up publishes both.
 #[inline(always)]
 pub fn install_held<M: Machine>(cx: &mut Context<M>, position: usize, change: impl Fn(Cell<M>, u64, u64) -> u64) {

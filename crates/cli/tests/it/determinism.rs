@@ -35,3 +35,17 @@ fn a_proof_of_determinism_that_can_t_be_is_refused() {
     refuses(&["determinism", "--set", "aria.nope=1"], &["aria.nope"]);
     refuses(&["determinism", "--set", "rounds.patience_us=3"], &["the proof chooses 'rounds.patience_us' itself"]);
 }
+
+#[test]
+fn latencies_of_batches_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run =
+        ["run", "bank", "--threads", "2", "--windows", "1", "--seconds", "0.02", "--warmup", "0.01", "--protocol"];
+    for (protocol, told) in [("calvin+interleave=4", "batches: calvin+interleave=4 (8 transactions)"), ("silo", "")] {
+        let output = contend(folder.path(), &[&run[..], &[protocol]].concat());
+        let printed = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(printed.contains(told), "{printed}");
+        assert_eq!(printed.contains("those of batches"), !told.is_empty(), "{printed}");
+    }
+}

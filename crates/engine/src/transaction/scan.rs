@@ -84,6 +84,11 @@ where
 {
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
+        // A complete declaration must have the key before its row is read: another transaction may
+        // be writing it. The keys without a row are looked at when the scan has ended.
+        if transaction.worker.cx.declaration.has_rows() && !transaction.worker.cx.declaration.covers(table, key, key) {
+            return Err(transaction.undeclared());
+        }
         let record = StoredTable::<M, K>::record(value);
         table.await_record(Some(record), self.columns);
         let access = transaction.access(table, key, Some(record), ReadEntry(self.columns))?;

@@ -42,7 +42,8 @@
 //!
 //! **Waits.** For the batch only. The earliest transaction of a batch has no conflicts with earlier
 //! ones, so it commits. A transaction that aborts comes earlier in the next batch than those that
-//! have aborted less often. So none starves.
+//! have aborted less often. A ticket counts as many aborts as there can be workers, so none
+//! starves. An insert also waits for the collector, if that judges the record.
 //!
 //! **Phantoms.** A key without a row, and a range that was scanned, are reservations of *gaps*
 //! ([`gaps`]): of ranges of keys, not of leaves of an index. The shape of an index depends on the
@@ -54,10 +55,11 @@
 //! collector locks it and then looks whether it is reserved. So at least one sees the other.
 //!
 //! **Departures from the paper.** A batch has one transaction of each worker. Its size is the
-//! number of workers, several of which share a thread. A transaction that writes nothing reserves
-//! nothing and always commits: it comes before all others of its batch, because it has read the
-//! state before the batch. The paper's fallback for batches full of conflicts, which locks in the
-//! order of the batch, is not built: [`crate::deterministic::calvin`] shows that strategy alone.
+//! number of workers, several of which share a thread. With reordering, a transaction that writes
+//! nothing reserves nothing and always commits: it comes before all others of its batch, because it
+//! has read the state before the batch. The paper's fallback for batches full of conflicts, which
+//! locks in the order of the batch, is not built: [`crate::deterministic::calvin`] shows that
+//! strategy alone.
 
 mod gaps;
 
@@ -132,8 +134,8 @@ fn reader<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 }
 
 /// The bits of a ticket: the batch in the highest, then the tries, then the worker.
-const WORKER_BITS: u32 = 16;
-const TRIES_BITS: u32 = 8;
+const WORKER_BITS: u32 = 14;
+const TRIES_BITS: u32 = 14;
 const BATCH_SHIFT: u32 = WORKER_BITS + TRIES_BITS;
 
 /// Returns the ticket of a transaction. Within a batch the larger ticket is the earlier
@@ -260,7 +262,7 @@ impl<M: Machine, F: AriaFaults> Protocol<M> for Aria<M, F> {
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
-        assert!(workers <= 1 << WORKER_BITS, "a ticket has room for 65,536 workers");
+        assert!(workers <= 1 << WORKER_BITS, "a ticket has room for 16,384 workers");
         self.rounds.prepare(workers);
     }
 

@@ -32,7 +32,7 @@
 //! of their own: [`requests`].
 //!
 //! **Commit point.** The end of all earlier transactions that conflict. Nothing can fail
-//! afterwards but the transaction's own code.
+//! afterwards but the transaction's own code, and the log where it holds rows.
 //!
 //! **Waits** are for the requests of the batch to be complete, and then for earlier transactions.
 //!
@@ -166,6 +166,9 @@ impl<M: Machine, F: CalvinFaults> Protocol<M> for Calvin<M, F> {
         Self::locks_of(cx, local);
         self.rounds.begin(&mut local.member);
         let (batch, ready) = (local.member.batch(), local.member.ready());
+        // All have asked in the batch before, so all have looked at the lists of the one before
+        // that, which are filled anew now. A worker that gave up its waits can be ahead.
+        self.rounds.wait(&mut local.member, ready.saturating_sub(2))?;
         if F::ASK_LATE {
             self.rounds.reach_ready(&mut local.member);
         }

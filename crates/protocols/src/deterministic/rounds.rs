@@ -14,19 +14,21 @@
 //! | begin a transaction: become busy, or a member again | [`Rounds::begin`] |
 //! | reach a phase | [`Rounds::reach`] |
 //! | wait until a phase is complete | [`Rounds::wait`] |
-//! | look at all members, and say that a phase is complete | `lead` |
+//! | look at all members, and say that a phase is complete | `lead`, `look` |
 //! | pause | [`Rounds::leave`] |
 //!
-//! **Cost.** A worker stores its own word twice in a batch. Eight words share a line, and the
-//! workers of one thread should have the numbers of one line. There is no counter that all workers
-//! add to. The first worker that has to wait becomes the leader of the phase: it reads all words
-//! once, one after the other, and stores `complete`. The others look at that one word.
+//! **Cost.** A worker stores its own word three times in a batch. Eight words share a line. There
+//! is no counter that all workers add to. The first worker that has to wait becomes the leader of
+//! the phase: it reads all words once, one after the other, and stores `complete`. The others look
+//! at the line of that word only.
 //!
-//! **Members.** A worker that pauses is no member. It comes back under the leader's latch, so that
-//! it never enters a phase that a leader has counted without it. It keeps the phase that it had
-//! reached, so that it brings no second transaction to a batch. An idle worker may forget to pause.
-//! If the leader has waited for it long enough, it makes the worker leave, by an exchange that
-//! fails if the worker has begun meanwhile.
+//! **Members.** A worker that pauses is no member. It comes back under a latch, which the leader
+//! takes as well while it reads words, and gives up whenever it waits for one. The latch holds the
+//! first word that the leader has not read. A worker that comes back moves it to its own number, so
+//! that no phase is complete without it. It keeps the phase that it had reached, so that it brings
+//! no second transaction to a batch. An idle worker may forget to pause. If the leader has waited
+//! for long enough, it makes the worker leave, by an exchange that fails if the worker has begun
+//! meanwhile.
 //!
 //! **Waits** end. A member waits for a transaction that runs, and running transactions wait for
 //! phases, or for earlier ones of their batch. After a second a wait is given up
@@ -73,11 +75,21 @@ fn phase_of(word: u64) -> Phase {
 #[repr(align(64))]
 struct Line<M: Machine>([M::U64; 8]);
 
+/// What waiting workers look at, in one line.
+#[derive(Debug)]
+struct Phases<M: Machine> {
+    /// The last phase that all members have reached.
+    complete: M::U64,
+    /// 1 while there is a leader.
+    has_leader: M::U64,
+}
+
 /// The sequencer.
 #[derive(Debug)]
 pub(crate) struct Rounds<M: Machine> {
-    complete: CachePadded<M::U64>,
-    leader: CachePadded<SpinMutex<M, ()>>,
+    phases: CachePadded<Phases<M>>,
+    /// The worker from which on the leader has not seen the words.
+    unseen: CachePadded<SpinMutex<M, usize>>,
     /// One more than the largest number of a worker that was made.
     workers: CachePadded<M::U64>,
     words: Block<M, Line<M>>,
@@ -132,8 +144,8 @@ impl<M: Machine> Rounds<M> {
     pub(crate) fn new(options: &RoundsOptions) -> Self {
         let cycles = |us: u64| (us as f64 * M::cycles_per_second() / 1e6) as Cycles;
         Rounds {
-            complete: CachePadded::new(M::U64::new(0)),
-            leader: CachePadded::new(SpinMutex::new(())),
+            phases: CachePadded::new(Phases { complete: M::U64::new(0), has_leader: M::U64::new(0) }),
+            unseen: CachePadded::new(SpinMutex::new(0)),
             workers: CachePadded::new(M::U64::new(0)),
             words: Block::new(0, |_| unreachable!("there is none yet")),
             patience: (options.patience_us > 0).then(|| cycles(options.patience_us)),
@@ -149,25 +161,25 @@ impl<M: Machine> Rounds<M> {
         &self.words[worker / 8].0[worker % 8]
     }
 
-    /// Returns the place of a new worker. It is a member of the first batch, if that has not begun.
+    /// Returns the place of a new worker. It is a member of the first batch, unless all
+    /// transactions of that one are ready.
     pub(crate) fn member(&self, worker: usize) -> Member {
-        // Relaxed: a leader that misses a new worker counts it as away, and so does the worker
-        // itself unless it holds the latch below, which orders the two.
+        // Relaxed: a leader reads it under the latch below. If it misses a new worker, that one is
+        // not a member yet.
         self.workers.fetch_max(worker as u64 + 1, Ordering::Relaxed);
-        let joined = self.leader.try_with(|()| {
-            // Relaxed, all: under the latch, where the leaders' accesses are as well. A former
-            // worker of this number has left.
-            let is_first =
-                self.complete.load(Ordering::Relaxed) == 0 && self.word(worker).load(Ordering::Relaxed) == AWAY;
+        let is_first = self.unseen.with(|unseen| {
+            // Relaxed, both: under the latch, where `complete` changes and workers come back. A
+            // former worker of this number has left.
+            let (complete, word) = (self.phases.complete.load(Ordering::Relaxed), self.word(worker));
+            let is_first = complete == 0 && word.load(Ordering::Relaxed) == AWAY;
             if is_first {
+                *unseen = (*unseen).min(worker);
                 // Relaxed: as above.
-                self.word(worker).store(0, Ordering::Relaxed);
+                word.store(0, Ordering::Relaxed);
             }
             is_first
         });
-        // If a leader is at work, the first batch has begun, and the worker stays away.
-        let reached = if joined == Some(true) { 0 } else { NOWHERE };
-        Member { worker, reached, is_running: false }
+        Member { worker, reached: if is_first { 0 } else { NOWHERE }, is_running: false }
     }
 
     /// Begins a transaction of the worker's next batch. The batch before may not be done.
@@ -186,21 +198,24 @@ impl<M: Machine> Rounds<M> {
     #[cold]
     fn join(&self, member: &mut Member) {
         M::step("join the sequence");
-        self.leader.with(|()| {
-            // Under the latch no leader counts, so the phase that runs stays incomplete at least
-            // until this word is there. A batch whose transactions are ready is over for this
-            // worker, and so is one in which it has had a transaction. Relaxed, all: as above.
-            let running = (self.complete.load(Ordering::Relaxed) + 1) & !1;
+        self.unseen.with(|unseen| {
+            // The phase that runs is not complete before the leader has seen this word. A batch
+            // whose transactions are ready is over for this worker, and so is one in which it has
+            // had a transaction. Relaxed, both: as in `member`.
+            let running = (self.phases.complete.load(Ordering::Relaxed) + 1) & !1;
             let word = self.word(member.worker);
             member.reached = running.max((word.load(Ordering::Relaxed) & !AWAY) >> 1);
-            word.store(member.reached << 1 | BUSY, Ordering::Relaxed);
+            *unseen = (*unseen).min(member.worker);
+            // Release: pairs with the Acquire of `is_past`, which may read this word instead of the
+            // one that the worker's last transaction has left.
+            word.store(member.reached << 1 | BUSY, Ordering::Release);
         });
     }
 
     /// Says that the running transaction is ready.
     pub(crate) fn reach_ready(&self, member: &mut Member) {
         member.reached = member.ready();
-        // Release: pairs with the Acquire of `lead`: what the transaction has announced comes
+        // Release: pairs with the Acquire of `look`: what the transaction has announced comes
         // before.
         self.word(member.worker).store(member.reached << 1 | BUSY, Ordering::Release);
     }
@@ -209,7 +224,7 @@ impl<M: Machine> Rounds<M> {
     pub(crate) fn reach_done(&self, member: &mut Member) {
         member.reached = member.batch_end();
         member.is_running = false;
-        // Release: pairs with the Acquire of `lead` and of `is_done`: what the transaction has
+        // Release: pairs with the Acquire of `look` and of `is_past`: what the transaction has
         // installed comes before.
         self.word(member.worker).store(member.reached << 1, Ordering::Release);
     }
@@ -223,8 +238,8 @@ impl<M: Machine> Rounds<M> {
 
     /// Returns the last complete phase. It may be older than the present one.
     pub(crate) fn complete(&self) -> Phase {
-        // Acquire: pairs with the Release of `lead`.
-        self.complete.load(Ordering::Acquire)
+        // Acquire: pairs with the Release of `look`.
+        self.phases.complete.load(Ordering::Acquire)
     }
 
     /// Waits until all members have reached a phase.
@@ -236,13 +251,7 @@ impl<M: Machine> Rounds<M> {
         let mut wait = Wait::new();
         while self.complete() < phase {
             M::step("wait for the batch");
-            self.leader.try_with(|()| {
-                // Under the latch once more: another leader may have completed the phase, and then
-                // this worker would wait for itself to reach the next one.
-                if self.complete() < phase {
-                    self.lead(&mut wait);
-                }
-            });
+            self.lead_if_needed(phase, &mut wait);
             if self.complete() >= phase {
                 break;
             }
@@ -277,46 +286,70 @@ impl<M: Machine> Rounds<M> {
         now.wrapping_sub(wait.began) as f64 > WAIT_MAX * M::cycles_per_second()
     }
 
-    /// Waits for each member to reach the next phase, and says that it is complete. The caller has
-    /// the latch.
+    /// Becomes the leader of the next phase, unless another worker is.
+    #[inline]
+    fn lead_if_needed(&self, phase: Phase, wait: &mut Wait<M>) {
+        let leader = &self.phases.has_leader;
+        // Relaxed, both: no more than a guess, and a failed exchange touches nothing. Acquire:
+        // pairs with the Release below, so that this leader finds what the last one has completed.
+        if leader.load(Ordering::Relaxed) == 0
+            && leader.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            // Without the second look this worker could wait for itself to reach a later phase.
+            if self.complete() < phase {
+                self.lead(wait);
+            }
+            // Release: as above.
+            leader.store(0, Ordering::Release);
+        }
+    }
+
+    /// Waits for each member to reach the next phase, and says that it is complete.
     #[cold]
     fn lead(&self, wait: &mut Wait<M>) {
-        // Relaxed: under the latch. A worker that was made since takes the latch to become a
-        // member.
-        let (complete, workers) = (self.complete.load(Ordering::Relaxed), self.workers.load(Ordering::Relaxed));
-        let next = complete + 1;
-        let mut reached = Phase::MAX;
-        for worker in 0..workers as usize {
-            let mut idle_since = None;
-            let word = loop {
-                // Acquire: pairs with the Release of `reach_ready` and `reach_done`. By this and
-                // the Release below, all that members did before they reached the phase comes
-                // before what they do after it is complete.
-                let word = self.word(worker).load(Ordering::Acquire);
+        // An idle worker has been so at least since now: it has ended the phase before.
+        let mut idle_since = None;
+        while let Some((worker, next)) = self.unseen.with(|unseen| self.look(unseen)) {
+            loop {
+                // Relaxed: `look` loads it again.
+                let word = self.word(worker).load(Ordering::Relaxed);
                 if phase_of(word) >= next {
-                    break word;
+                    break;
                 }
                 if word & BUSY == 0 && self.is_impatient(&mut idle_since) {
                     // Relaxed, both: the worker has announced nothing since its last phase. The
                     // exchange fails if it has begun a transaction.
                     let left = word | AWAY;
-                    if self.word(worker).compare_exchange(word, left, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                        break left;
-                    }
+                    _ = self.word(worker).compare_exchange(word, left, Ordering::Relaxed, Ordering::Relaxed);
+                    break;
                 }
                 if self.is_too_long(wait) {
                     return;
                 }
                 wait.spin.wait_briefly();
-            };
-            if word & AWAY == 0 {
-                reached = reached.min(phase_of(word));
             }
         }
-        if reached != Phase::MAX {
-            // Release: pairs with the Acquire of `complete`.
-            self.complete.store(reached, Ordering::Release);
+    }
+
+    /// Looks whether the workers that were not seen have reached the next phase. Returns the first
+    /// that has not, with the phase. If all have, the phase is complete.
+    fn look(&self, unseen: &mut usize) -> Option<(usize, Phase)> {
+        // Relaxed, both: they change under the latch, or when a worker is made, which then takes
+        // the latch to become a member.
+        let next = self.phases.complete.load(Ordering::Relaxed) + 1;
+        let workers = self.workers.load(Ordering::Relaxed) as usize;
+        // Acquire: pairs with the Release of `reach_ready` and `reach_done`. By this and the
+        // Release below, all that members did before they reached the phase comes before what they
+        // do after it is complete.
+        let is_there = |worker: usize| phase_of(self.word(worker).load(Ordering::Acquire)) >= next;
+        *unseen = (*unseen..workers).find(|&worker| !is_there(worker)).unwrap_or(workers);
+        if *unseen < workers {
+            return Some((*unseen, next));
         }
+        *unseen = 0;
+        // Release: pairs with the Acquire of `complete`.
+        self.phases.complete.store(next, Ordering::Release);
+        None
     }
 
     /// Whether a worker has been idle for too long since the leader has met it, at `since`.
@@ -333,8 +366,115 @@ impl<M: Machine> Rounds<M> {
             return;
         }
         let reached = if std::mem::take(&mut member.is_running) { member.batch_end() } else { member.reached };
-        // Release: pairs with the Acquire of `lead` and of `is_past`.
+        // Release: pairs with the Acquire of `look` and of `is_past`.
         self.word(member.worker).store(reached << 1 | AWAY, Ordering::Release);
         member.reached = NOWHERE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use contend_machine::Native;
+
+    use super::*;
+
+    fn rounds(patience_us: u64, workers: usize) -> Rounds<Native> {
+        let mut rounds = Rounds::new(&RoundsOptions { patience_us });
+        rounds.prepare(workers);
+        rounds
+    }
+
+    /// Runs an empty transaction that waits for its batch, and returns the batch.
+    fn run(rounds: &Rounds<Native>, member: &mut Member) -> u64 {
+        rounds.begin(member);
+        let (batch, ready) = (member.batch(), member.ready());
+        rounds.reach_ready(member);
+        rounds.wait(member, ready).expect("no wait takes a second");
+        rounds.reach_done(member);
+        batch
+    }
+
+    #[test]
+    fn every_member_brings_a_transaction_to_each_batch() {
+        const WORKERS: usize = 11;
+        let rounds = rounds(0, WORKERS);
+        let members: Vec<Member> = (0..WORKERS).map(|worker| rounds.member(worker)).collect();
+        thread::scope(|scope| {
+            for mut member in members {
+                let rounds = &rounds;
+                scope.spawn(move || {
+                    let batches: Vec<u64> = (0..300).map(|_| run(rounds, &mut member)).collect();
+                    assert_eq!(batches, Vec::from_iter(0..300));
+                    rounds.leave(&mut member);
+                });
+            }
+        });
+        assert!(rounds.complete() >= 2 * 299 + 1);
+    }
+
+    #[test]
+    fn an_idle_worker_is_left_out_until_it_comes_back() {
+        let rounds = rounds(1, 3);
+        let [mut first, mut second, _idle] = [0, 1, 2].map(|worker| rounds.member(worker));
+        // Alone, because the others are idle.
+        assert_eq!([(); 3].map(|()| run(&rounds, &mut first)), [0, 1, 2]);
+        // The second worker was left out, and takes part in the batch that begins now.
+        let batch = run(&rounds, &mut second);
+        assert!(batch >= 2, "{batch}");
+        assert!(run(&rounds, &mut first) >= batch);
+    }
+
+    #[test]
+    fn a_worker_that_pauses_brings_no_second_transaction_to_a_batch() {
+        let rounds = rounds(1_000_000, 2);
+        let [mut first, mut second] = [0, 1].map(|worker| rounds.member(worker));
+        rounds.leave(&mut second);
+        let mut last = None;
+        for _ in 0..5 {
+            let batch = run(&rounds, &mut first);
+            assert!(last < Some(batch), "{last:?}, then {batch}");
+            last = Some(batch);
+            rounds.leave(&mut first);
+        }
+        let batch = run(&rounds, &mut second);
+        assert!(Some(batch) >= last, "a batch that is over: {batch} after {last:?}");
+    }
+
+    #[test]
+    fn no_phase_is_complete_without_a_worker_that_has_come_back() {
+        let rounds = rounds(1_000_000, 2);
+        let [mut first, mut second] = [0, 1].map(|worker| rounds.member(worker));
+        rounds.leave(&mut first);
+        assert_eq!(run(&rounds, &mut second), 0);
+        // The first worker runs a transaction, which is not ready.
+        rounds.begin(&mut first);
+        rounds.begin(&mut second);
+        let ready = second.ready();
+        rounds.reach_ready(&mut second);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| rounds.wait(&mut second, ready).expect("a second suffices"));
+            // Whatever the time is, the wait goes on while the first worker's transaction does.
+            for _ in 0..100 {
+                assert!(first.batch() > 1 || rounds.complete() < ready, "complete without the first worker");
+                thread::yield_now();
+            }
+            rounds.reach_ready(&mut first);
+            rounds.reach_done(&mut first);
+            rounds.leave(&mut first);
+            waiting.join().expect("no panic");
+        });
+        assert!(rounds.complete() >= ready);
+    }
+
+    #[test]
+    fn a_new_worker_takes_the_place_of_one_that_has_ended() {
+        let rounds = rounds(100, 2);
+        let mut member = rounds.member(0);
+        let before = run(&rounds, &mut member);
+        rounds.leave(&mut member);
+        let mut heir = rounds.member(0);
+        assert!(run(&rounds, &mut heir) > before);
     }
 }

@@ -125,7 +125,7 @@ pub const METHODS: &[MethodInfo] = &[
             (&["msto"], No("one counter gives the timestamps")),
             (&["ic3", "datm"], BuiltIn("the lists of accessors make the order")),
             (&["chopping"], BuiltIn("over Silo, the default")),
-            (&["aria", "calvin"], BuiltIn("a transaction's place in its batch is its worker's number")),
+            (&["aria", "calvin"], BuiltIn("a transaction's place in its batch comes from its worker's number")),
             (&["occ"], No("the protocol needs two timestamps in the order of real time")),
             (
                 &["timestamp-ordering", "mvto", "2pl-waitdie", "2pl-woundwait", "bamboo", "hstore"],

@@ -57,6 +57,8 @@ pub(super) struct World {
     pub(super) commits: Vec<Commit>,
     /// Keys of each table.
     pub(super) keys: u64,
+    /// Whether a transaction was cancelled.
+    has_cancelled: bool,
 }
 
 /// The range of words that was written, and the row.
@@ -205,6 +207,7 @@ impl World {
             commits: Vec::new(),
             keys: KEYS,
             log,
+            has_cancelled: false,
         })
     }
 
@@ -253,8 +256,12 @@ impl World {
                     self.workers.iter_mut().for_each(Worker::go_offline);
                     continue;
                 }
+                // A transaction that was cancelled has its place in its batch, and its reservations,
+                // until the batch is over.
+                Err(abort) if abort.reason.is_conflict() && tries < 2 && self.has_cancelled => continue,
                 _ => assert_eq!(outcome.is_ok(), commits, "no other transaction is in the way: {outcome:?}"),
             }
+            self.has_cancelled |= !commits;
             if commits {
                 let (epoch, ticket) = (worker.committed_in(), worker.ticket());
                 self.state = state;

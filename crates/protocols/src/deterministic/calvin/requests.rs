@@ -13,7 +13,7 @@
 //!
 //! **Two sets of lists** are used in turns. A worker asks for the locks of batch `b + 1` while
 //! another may still look at the lists of batch `b`. When all have asked for `b + 1`, all have
-//! ended `b`, so the lists of `b` are free for `b + 2`.
+//! ended `b`, so the lists of `b` are free for `b + 2`. A worker waits for that before it asks.
 
 use std::array;
 
@@ -25,11 +25,12 @@ use super::CalvinFaults;
 
 /// The most locks for which a transaction asks one by one. A transaction with more locks
 /// everything.
-pub(super) const MOST: usize = 256;
+pub(super) const MOST: usize = 64;
 /// The lists of a set.
 const HEADS: usize = 1 << 14;
-/// The lower half of a head is the place of the first request, and the upper half the batch.
-const PLACE_BITS: u32 = 32;
+/// The lower bits of a head are the place of the first request, and the others the batch: enough
+/// for the places of 16,384 workers, and for decades of batches.
+const PLACE_BITS: u32 = 22;
 const PLACES: u64 = (1 << PLACE_BITS) - 1;
 
 /// What a transaction locks.
@@ -109,7 +110,7 @@ impl<M: Machine> Set<M> {
     }
 }
 
-/// Returns a batch as the upper half of a head, or of a word of `kinds`. The first one is 1,
+/// Returns a batch as the upper bits of a head, or of a word of `kinds`. The first one is 1,
 /// because 0 is the word of a list that was never used.
 fn tag(batch: u64) -> u64 {
     (batch + 1) << PLACE_BITS
