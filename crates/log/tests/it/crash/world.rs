@@ -256,8 +256,8 @@ impl World {
                     self.workers.iter_mut().for_each(Worker::go_offline);
                     continue;
                 }
-                // A transaction that was cancelled has its place in its batch, and its reservations,
-                // until the batch is over.
+                // A transaction that was cancelled has its place in its batch, and its
+                // reservations, until the batch is over.
                 Err(abort) if abort.reason.is_conflict() && tries < 2 && self.has_cancelled => continue,
                 _ => assert_eq!(outcome.is_ok(), commits, "no other transaction is in the way: {outcome:?}"),
             }
