@@ -46,6 +46,14 @@ impl Ticks {
         &self.ticks[..self.count]
     }
 
+    /// Returns these ticks.
+    #[cfg(test)]
+    pub(super) fn of(ticks: &[Tick]) -> Self {
+        let mut all = Ticks::default();
+        ticks.iter().for_each(|tick| all.add(*tick));
+        all
+    }
+
     /// Adds a tick. The quantities of one symbol are added up, and its last price counts.
     fn add(&mut self, tick: Tick) {
         match self.ticks[..self.count].iter_mut().find(|of| of.symbol == tick.symbol) {
@@ -115,6 +123,12 @@ impl Market {
     /// Takes the oldest order.
     pub(super) fn take(&mut self) -> Option<Ticket> {
         self.queue.pop_front()
+    }
+
+    /// Returns the number of orders that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
     }
 
     /// Notes a completed trade.

@@ -68,7 +68,7 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema, options: &
 
 /// The way in which an order names a security.
 #[derive(Clone, Copy, Debug, Default)]
-enum NamedBy {
+pub(super) enum NamedBy {
     /// By its symbol.
     #[default]
     Symbol,
@@ -91,8 +91,8 @@ pub struct Input {
     pub(super) is_lifo: bool,
     /// Whether the transaction rolls back.
     pub(super) cancels: bool,
-    named_by: NamedBy,
-    date: u64,
+    pub(super) named_by: NamedBy,
+    pub(super) date: u64,
 }
 
 impl Input {
