@@ -17,11 +17,11 @@
 //! | `reads` | the transactions that only read |
 //! | `check` | what holds after any run |
 //!
-//! An order at the market's price waits in its client's queue until a Trade-Result completes it. A
-//! Trade-Result comes when the queue is longer than `tpce.pending`, or when it is drawn. If a
-//! Trade-Result is drawn and the queue is empty, a Trade-Order takes its place. A Market-Feed comes
-//! after 20 results, or when it is drawn. It sends limit orders to the market, whichever client has
-//! placed them. These then wait in the queue of the feed's client.
+//! An order at the market's price waits in its client's queue until a Trade-Result completes it. If
+//! the queue is longer than `tpce.pending`, a Trade-Result takes the place of an order that is
+//! drawn. If the queue is empty, an order takes the place of a Trade-Result. A Market-Feed comes
+//! when it is drawn, or 20 results after the last. It sends limit orders to the market, whichever
+//! client has placed them. These then wait in the queue of the feed's client.
 //!
 //! With `tpce.securities` all contention is set: with one security all trades meet at its last
 //! price, and all accounts have one position.
@@ -215,15 +215,15 @@ pub struct Tpce {
 }
 
 impl Tpce {
-    /// Draws a transaction's type: what the market has to do comes first.
+    /// Draws a transaction's type. What the market has to do takes the place of an order or a
+    /// result, so the shares of the other types are those of their weights.
     fn draw_kind(&self, client: &mut Client) -> usize {
+        let draw = client.random.uniform(0, self.weights[KINDS - 1] - 1);
+        let kind = self.weights.partition_point(|&sum| sum <= draw);
         match client.market.due(&self.options) {
-            Due::Result => 1,
-            Due::Feed => 2,
-            Due::Nothing => {
-                let draw = client.random.uniform(0, self.weights[KINDS - 1] - 1);
-                self.weights.partition_point(|&sum| sum <= draw)
-            }
+            Due::Result if kind < 2 => 1,
+            Due::Feed if kind < 2 => 2,
+            _ => kind,
         }
     }
 }

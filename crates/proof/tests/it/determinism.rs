@@ -43,6 +43,7 @@ fn the_same_input_ends_in_the_same_state() {
         "tpcc",
         "rubis",
         "wikipedia",
+        "tpce",
         "ycsb-a",
         "ycsb-e",
         "litmus-random",

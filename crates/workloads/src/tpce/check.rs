@@ -30,8 +30,9 @@ struct Left {
     trades: u64,
     completed: u64,
     pending: u64,
-    /// Rows of the history of trades.
+    /// Rows of the history of trades, and payments.
     steps: u64,
+    payments: u64,
     /// The amounts paid since the beginning, by account.
     paid: HashMap<u64, i64>,
     /// The trades completed since the beginning and their commissions, by account.
@@ -126,6 +127,7 @@ fn check_trade<S: Inspect>(
     })?;
     let Some(settled) = settled else { return Ok(()) };
     left.completed += 1;
+    left.payments += u64::from(is_paid);
     must(paid.is_none_or(|paid| paid == settled), || {
         format!("trade {number} is settled with {settled}, and {paid:?} was paid")
     })?;
@@ -148,15 +150,27 @@ fn check_trade<S: Inspect>(
 /// Checks that nothing is listed that no trade has.
 fn check_listed<S: Inspect>(tpce: &Tpce, store: &S, left: &Left) -> Result<(), Violation> {
     let tables = &tpce.tables;
-    let [mut by_symbol, mut steps, mut requests] = [0; 3];
+    let [mut trades, mut by_symbol, mut steps, mut requests, mut settlements, mut payments] = [0; 6];
+    store.peek_all(&tables.trade, |_, _| trades += 1);
+    store.peek_all(&tables.settlement, |_, _| settlements += 1);
+    store.peek_all(&tables.cash_transaction, |_, _| payments += 1);
     store.peek_all(&tables.trade_by_symbol, |_, _| by_symbol += 1);
     store.peek_all(&tables.trade_history, |_, _| steps += 1);
     store.peek_all(&tables.trade_request, |_, _| requests += 1);
+    must(trades == left.trades, || {
+        format!("there are {trades} trades, and the index by accounts has {}", left.trades)
+    })?;
     must(by_symbol == left.trades, || {
         format!("the index by symbols has {by_symbol} trades, and that by accounts has {}", left.trades)
     })?;
     must(steps == left.steps, || format!("there are {steps} steps of trades, and the trades have {}", left.steps))?;
-    must(requests == left.pending, || format!("there are {requests} requests, and {} trades wait", left.pending))
+    must(requests == left.pending, || format!("there are {requests} requests, and {} trades wait", left.pending))?;
+    must(settlements == left.completed, || {
+        format!("there are {settlements} settlements, and {} trades are completed", left.completed)
+    })?;
+    must(payments == left.payments, || {
+        format!("there are {payments} payments, and {} completed trades are in cash", left.payments)
+    })
 }
 
 /// Checks the summary of each position with its holdings. Returns the number of positions.

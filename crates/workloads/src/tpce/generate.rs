@@ -44,8 +44,8 @@ pub(super) const ACCOUNTS_MAX: u64 = 10;
 const HELD: std::ops::RangeInclusive<u64> = 1..=18;
 
 /// Prices move between these two.
-pub(super) const LOWEST: i64 = 20_00;
-pub(super) const HIGHEST: i64 = 30_00;
+pub(super) const LOWEST: i64 = 2_000;
+pub(super) const HIGHEST: i64 = 3_000;
 
 /// Dates between two loaded trades of one account.
 pub(super) const DATES_APART: u64 = 1_000;
@@ -111,8 +111,8 @@ pub(super) fn broker_of(account: u64, customers: u64) -> u64 {
     1 + pick(4, account, 0, brokers_of(customers))
 }
 
-/// Returns the number of persons beside the owner who may trade for an account: none in three cases
-/// of five, two in one of fifty.
+/// Returns the number of persons, beside the owner, with the permission to trade for an account:
+/// none in three cases of five, two in one of fifty.
 pub(super) fn others_permitted(account: u64) -> u64 {
     match pick(5, account, 0, 100) {
         0..=59 => 0,
@@ -121,15 +121,15 @@ pub(super) fn others_permitted(account: u64) -> u64 {
     }
 }
 
-/// Returns a person who may trade for an account, as the customer that the person is. Number 0 is
-/// the owner.
+/// Returns a person with the permission to trade for an account, as a customer. Number 0 is the
+/// owner.
 pub(super) fn permitted(account: u64, number: u64, customers: u64) -> u64 {
     (customer_of(account) - 1 + number) % customers + 1
 }
 
 /// Returns the balance of an account at the beginning.
 pub(super) fn opening_balance(account: u64) -> i64 {
-    1_000_000_00 + pick(6, account, 0, 1_000_000) as i64
+    100_000_000 + pick(6, account, 0, 1_000_000) as i64
 }
 
 /// Returns the number of securities in which an account trades.
@@ -218,7 +218,7 @@ pub(super) fn draw_non_uniform(random: &mut Random, bound: u64) -> u64 {
     random.nurand(mask, 0, 0, bound - 1)
 }
 
-/// Draws the type of a trade: three in five are at the market's price, half of them buy, and half of
+/// Draws the type of a trade. Three in five are at the market's price, and half of all buy. Half of
 /// the limited sales limit a loss.
 pub(super) fn draw_kind(random: &mut Random) -> u64 {
     let (is_market, is_buy) = (random.happens(0.6), random.happens(0.5));

@@ -34,7 +34,7 @@ pub(super) struct Tick {
     pub(super) quantity: u64,
 }
 
-/// Ticks, of which no two are of one symbol, in the order of the symbols.
+/// Ticks in the order of their symbols. No two are of one symbol.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticks {
     count: usize,

@@ -4,11 +4,11 @@ use contend_model::pieces::{Piece, Types};
 use contend_model::{Abort, Txn, Whole};
 
 use super::generate::{
-    PENDING, SUBMITTED, company_name, company_of, customer_of, draw_account, draw_kind, draw_quantity, is_market,
-    issue_of, others_permitted, permission_key, permitted, securities_of, security_of, text,
+    PENDING, SUBMITTED, company_name, company_of, customer_of, draw_account, draw_bid, draw_kind, draw_quantity,
+    is_market, issue_of, others_permitted, permission_key, permitted, securities_of, security_of, text,
 };
 use super::market::Ticket;
-use super::positions::{Terms, closes, gain, read_rates, signed, use_up};
+use super::positions::{Terms, closes, gain, read_rates, signed, use_up, used_up};
 use super::schema::{
     AccountPermission, Broker, Charge, CommissionRate, Company, CompanyName, Customer, CustomerAccount, Holding,
     HoldingSummary, LastTrade, Nothing, Number, Schema, Security, TaxRate, Trade, TradeHistory, TradeRequest,
@@ -84,7 +84,7 @@ pub struct Input {
     pub(super) kind: u64,
     pub(super) symbol: u64,
     pub(super) quantity: u64,
-    /// The person who orders, as a customer.
+    /// The person that orders, as a customer.
     pub(super) executor: u64,
     pub(super) bid: i64,
     pub(super) is_margin: bool,
@@ -101,6 +101,27 @@ impl Input {
         Ticket { trade: self.trade, symbol: self.symbol, quantity: self.quantity }
     }
 
+    /// Returns the row of the trade.
+    fn trade_row(&self, facts: &Facts, charge: i64, price: i64, status: u64) -> Trade {
+        Trade {
+            symbol: facts.symbol,
+            account: self.account,
+            kind: self.kind,
+            quantity: self.quantity,
+            bid: price,
+            charge,
+            ordered: self.date,
+            is_cash: u32::from(!self.is_margin),
+            is_lifo: u32::from(self.is_lifo),
+            status,
+            date: self.date,
+            price: 0,
+            commission: 0,
+            tax: 0,
+            executor: facts.executor,
+        }
+    }
+
     /// Whether the name of the company stands for the symbol.
     #[cfg(test)]
     pub(super) fn is_by_name(&self) -> bool {
@@ -114,7 +135,7 @@ struct Facts {
     tier: u64,
     tax_status: u64,
     broker: u64,
-    /// The name of the person who orders.
+    /// The name of the person that orders.
     executor: [u8; 32],
     symbol: u64,
     exchange: u64,
@@ -135,7 +156,7 @@ impl Tpce {
             symbol,
             quantity: draw_quantity(random),
             executor: permitted(account, if is_owner { 0 } else { random.uniform(1, others) }, customers),
-            bid: super::generate::draw_bid(random),
+            bid: draw_bid(random),
             is_margin: random.happens(0.08),
             is_lifo: random.happens(0.35),
             cancels: random.happens(self.options.rollback.0),
@@ -152,29 +173,20 @@ impl Tpce {
         let tables = &self.tables;
         let Input { trade, account, kind, quantity, date, .. } = *input;
         let Some(facts) = tx.piece(FACTS, |tx| self.read_order_facts(tx, input))? else { return Ok(false) };
-        let Facts { symbol, tier, .. } = facts;
+        let Facts { symbol, .. } = facts;
         let position = two(account, symbol);
         let held = tx.piece(SUMMARY, |tx| tx.read(&tables.holding_summary, position, HoldingSummary::QUANTITY))?;
         let (held, change, used) = (held.unwrap_or(0), signed(kind, quantity), &mut client.used);
         let is_whole = if closes(held, change) {
             let place = (account, symbol);
             let rest = tx.piece(HOLDINGS, |tx| use_up(tx, tables, used, place, input.is_lifo, change))?;
-            rest == super::positions::used_up(held, change).1
+            rest == used_up(held, change).1
         } else {
             used.clear();
             true
         };
         let last = tx.piece(LAST, |tx| tx.read(&tables.last_trade, symbol, LastTrade::PRICE))?;
-        let terms = tx.piece(RATES, |tx| {
-            if input.cancels && !self.options.late_rollback {
-                return Err(tx.cancel());
-            }
-            let key = charge_key(kind, tier);
-            let Some(charge) = tx.read(&tables.charge, key, Charge::CHARGE)? else { return Ok(None) };
-            let of = (tier, kind, facts.exchange);
-            let rates = read_rates(tx, tables, of, quantity, customer_of(account))?;
-            Ok(rates.map(|rates| Terms { kind, quantity, charge, tax_status: facts.tax_status, rates }))
-        })?;
+        let terms = tx.piece(RATES, |tx| self.read_terms(tx, input, &facts))?;
         let (Some(last), Some(terms)) = (last, terms) else { return Ok(false) };
         // The estimate that the customer is shown.
         let price = if is_market(kind) { last } else { input.bid };
@@ -185,23 +197,7 @@ impl Tpce {
             as_expected &= tx.piece(REQUEST, |tx| tx.insert(&tables.trade_request, two(symbol, trade), row))?;
         }
         let status = if is_market(kind) { SUBMITTED } else { PENDING };
-        let row = Trade {
-            symbol,
-            account,
-            kind,
-            quantity,
-            bid: price,
-            charge: terms.charge,
-            ordered: date,
-            is_cash: u32::from(!input.is_margin),
-            is_lifo: u32::from(input.is_lifo),
-            status,
-            date,
-            price: 0,
-            commission: 0,
-            tax: 0,
-            executor: facts.executor,
-        };
+        let row = input.trade_row(&facts, terms.charge, price, status);
         as_expected &= tx.piece(TRADE, |tx| {
             Ok(tx.insert(&tables.trade, trade, row)?
                 & tx.insert(&tables.trade_by_account, three(account, date, trade), Nothing {})?
@@ -223,7 +219,21 @@ impl Tpce {
         Ok(as_expected)
     }
 
-    /// Reads who orders what. `None` if a row is missing.
+    /// Reads the terms of the order, or cancels it. `None` if a row is missing.
+    #[inline]
+    fn read_terms<T: Txn>(&self, tx: &mut T, input: &Input, facts: &Facts) -> Result<Option<Terms>, Abort> {
+        if input.cancels && !self.options.late_rollback {
+            return Err(tx.cancel());
+        }
+        let Input { account, kind, quantity, .. } = *input;
+        let &Facts { tier, tax_status, exchange, .. } = facts;
+        let charge = tx.read(&self.tables.charge, charge_key(kind, tier), Charge::CHARGE)?;
+        let Some(charge) = charge else { return Ok(None) };
+        let rates = read_rates(tx, &self.tables, (tier, kind, exchange), quantity, customer_of(account))?;
+        Ok(rates.map(|rates| Terms { kind, quantity, charge, tax_status, rates }))
+    }
+
+    /// Reads what concerns the order alone. `None` if a row is missing.
     #[inline]
     fn read_order_facts<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<Facts>, Abort> {
         let tables = &self.tables;

@@ -26,7 +26,7 @@ pub(super) struct Customer {
     pub(super) born: u64,
 }
 
-/// A person who may trade for an account.
+/// The permission of a person to trade for an account.
 #[derive(Clone, Copy, Debug, Row)]
 #[repr(C)]
 pub(super) struct AccountPermission {
@@ -288,8 +288,8 @@ pub(super) fn commission_key(tier: u64, kind: u64, exchange: u64, quantity: u64)
     (tier << 16 | kind << 8 | exchange) << 32 | quantity.min(u64::from(u32::MAX))
 }
 
-/// Defines the tables: name, row, key, index, the expected number of rows, and the low bits in which
-/// the first words of the keys of one leaf may differ.
+/// Defines the tables: name, row, key, index, the expected number of rows, and the low bits in
+/// which the first words of the keys of one leaf may differ.
 macro_rules! tables {
     (($options:ident, $index:ident) $($name:ident: $row:ty, $key:ty, $with:expr, $rows:expr, $apart:expr;)*) => {
         /// The tables.
@@ -298,8 +298,8 @@ macro_rules! tables {
             $(pub(super) $name: TypedTable<$row, $key>,)*
         }
 
-        /// Returns the specifications. Tables that are scanned, or listed by the check, have an
-        /// ordered index; the user chooses that of the others.
+        /// Returns the specifications. Tables that grow have an ordered index, because the
+        /// check lists them. The user chooses that of most others.
         pub(super) fn specs($options: &TpceOptions, $index: IndexKind) -> Vec<TableSpec> {
             vec![$({
                 let spec = TableSpec::of::<$row>(stringify!($name), $with, $rows as usize).keyed::<$key>();
@@ -334,7 +334,7 @@ tables! {
     company: Company, u64, index, companies_of(options.securities), TOGETHER;
     company_by_name: Number, CompanyName, index, companies_of(options.securities), TOGETHER;
     last_trade: LastTrade, u64, index, options.securities, TOGETHER;
-    trade: Trade, u64, index, trades(options), BY_CLIENT;
+    trade: Trade, u64, ORDERED, trades(options), BY_CLIENT;
     trade_by_account: Nothing, Three, ORDERED, trades(options), TOGETHER;
     trade_by_symbol: Nothing, Three, ORDERED, trades(options), TOGETHER;
     trade_history: TradeHistory, Two, ORDERED, trades(options) * 3, BY_CLIENT;
@@ -342,8 +342,8 @@ tables! {
     holding: Holding, Four, ORDERED, trades(options), TOGETHER;
     holding_summary: HoldingSummary, Two, ORDERED, accounts(options) * 10, TOGETHER;
     holding_history: HoldingHistory, Two, ORDERED, trades(options) * 2, BY_CLIENT;
-    settlement: Settlement, u64, index, trades(options), BY_CLIENT;
-    cash_transaction: CashTransaction, u64, index, trades(options), BY_CLIENT;
+    settlement: Settlement, u64, ORDERED, trades(options), BY_CLIENT;
+    cash_transaction: CashTransaction, u64, ORDERED, trades(options), BY_CLIENT;
     trade_type: TradeType, u64, index, TRADE_TYPES, TOGETHER;
     status_type: Name, u64, index, STATUSES, TOGETHER;
     charge: Charge, u64, index, TRADE_TYPES * TIERS, TOGETHER;

@@ -138,7 +138,7 @@ fn damaged(damage: Damage<'_>) -> [Option<String>; 2] {
     ];
     let result = |trade: u64, date: u64| {
         let ticket = market::Ticket { trade, symbol: SECURITY, quantity: 400 };
-        Input::TradeResult(results::Input { ticket, price: 25_00, date })
+        Input::TradeResult(results::Input { ticket, price: 2_500, date })
     };
     inputs.extend([result(BOUGHT, dates + 5), result(SOLD, dates + 6)]);
     let tick = market::Tick { symbol: SECURITY, price: HIGHEST, quantity: FEED };
@@ -156,7 +156,7 @@ fn damaged(damage: Damage<'_>) -> [Option<String>; 2] {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let cases: [(Damage<'_>, &str); 32] = [
+    let cases: [(Damage<'_>, &str); 34] = [
         (&|tx, t| tx.delete(&t.trade, SOLD).map(drop), "and there is no such trade"),
         (&|tx, t| tx.modify(&t.trade, SOLD, |row| row.account = 11).map(drop), "and it is of account 11"),
         (&|tx, t| tx.modify(&t.trade, SOLD, |row| row.ordered += 1).map(drop), "and it is of account 10 and date"),
@@ -168,7 +168,24 @@ fn what_is_wrong_is_named() {
             &|tx, t| tx.insert(&t.trade_by_symbol, three(SECURITY, 9, 9), Nothing {}).map(drop),
             "the index by symbols has",
         ),
-        (&|tx, t| tx.delete(&t.trade_by_account, three(ACCOUNT, 5_003, SUBMITS)).map(drop), "and that by accounts has"),
+        (
+            &|tx, t| tx.delete(&t.trade_by_account, three(ACCOUNT, 5_003, SUBMITS)).map(drop),
+            "trades, and the index by accounts has",
+        ),
+        (
+            &|tx, t| {
+                let row = Settlement { kind: [0; 16], due: 0, amount: 0 };
+                tx.insert(&t.settlement, 9 << COUNT_BITS, row).map(drop)
+            },
+            "settlements, and",
+        ),
+        (
+            &|tx, t| {
+                let row = CashTransaction { amount: 0, date: 0, name: [0; 64] };
+                tx.insert(&t.cash_transaction, 9 << COUNT_BITS, row).map(drop)
+            },
+            "payments, and",
+        ),
         (&|tx, t| tx.modify(&t.trade, SUBMITS, |row| row.status = 0).map(drop), "has status 0"),
         (
             &|tx, t| tx.modify(&t.trade, SUBMITS, |row| row.status = COMPLETED).map(drop),
@@ -344,12 +361,12 @@ fn a_transaction_that_is_surprised_is_found() {
     let result = || {
         Input::TradeResult(results::Input {
             ticket: market::Ticket { trade: loaded, symbol: SECURITY, quantity: 100 },
-            price: 25_00,
+            price: 2_500,
             date: 9_999,
         })
     };
     let feed = || {
-        let tick = market::Tick { symbol: SECURITY, price: 25_00, quantity: 100 };
+        let tick = market::Tick { symbol: SECURITY, price: 2_500, quantity: 100 };
         Input::MarketFeed(feed::Input { ticks: market::Ticks::of(&[tick]), date: 9_999 })
     };
     let by_number = || {
@@ -433,22 +450,22 @@ fn costs_are_those_of_the_description() {
     let rates = positions::Rates { commission: 50, tax: 2_000 };
     let terms = |kind, tax_status| positions::Terms { kind, quantity: 100, charge: 300, tax_status, rates };
     // 100 shares at 25.00 are 2,500.00; the commission is 12.50, and the charge 3.00.
-    let bought = terms(MARKET_BUY, 1).costs(25_00, 0);
-    assert_eq!(bought, positions::Costs { commission: 12_50, tax: 0, amount: -2_515_50 });
-    let withheld = terms(LIMIT_SELL, 1).costs(25_00, 100_00);
-    assert_eq!(withheld, positions::Costs { commission: 12_50, tax: 20_00, amount: 2_464_50 });
-    let later = terms(LIMIT_SELL, 2).costs(25_00, 100_00);
-    assert_eq!(later, positions::Costs { commission: 12_50, tax: 20_00, amount: 2_484_50 });
-    let (free, lost) = (terms(LIMIT_SELL, 0).costs(25_00, 100_00), terms(LIMIT_SELL, 1).costs(25_00, -1));
+    let bought = terms(MARKET_BUY, 1).costs(2_500, 0);
+    assert_eq!(bought, positions::Costs { commission: 1_250, tax: 0, amount: -251_550 });
+    let withheld = terms(LIMIT_SELL, 1).costs(2_500, 10_000);
+    assert_eq!(withheld, positions::Costs { commission: 1_250, tax: 2_000, amount: 246_450 });
+    let later = terms(LIMIT_SELL, 2).costs(2_500, 10_000);
+    assert_eq!(later, positions::Costs { commission: 1_250, tax: 2_000, amount: 248_450 });
+    let (free, lost) = (terms(LIMIT_SELL, 0).costs(2_500, 10_000), terms(LIMIT_SELL, 1).costs(2_500, -1));
     assert_eq!((free.tax, lost.tax), (0, 0));
 }
 
 #[test]
 fn limit_orders_wait_for_their_price() {
-    assert!(is_triggered(LIMIT_BUY, 25_00, 25_00) && !is_triggered(LIMIT_BUY, 25_00, 25_01));
-    assert!(is_triggered(LIMIT_SELL, 25_00, 25_00) && !is_triggered(LIMIT_SELL, 25_00, 24_99));
-    assert!(is_triggered(STOP_LOSS, 25_00, 25_00) && !is_triggered(STOP_LOSS, 25_00, 25_01));
-    assert!(!is_triggered(MARKET_BUY, 25_00, 25_00));
+    assert!(is_triggered(LIMIT_BUY, 2_500, 2_500) && !is_triggered(LIMIT_BUY, 2_500, 2_501));
+    assert!(is_triggered(LIMIT_SELL, 2_500, 2_500) && !is_triggered(LIMIT_SELL, 2_500, 2_499));
+    assert!(is_triggered(STOP_LOSS, 2_500, 2_500) && !is_triggered(STOP_LOSS, 2_500, 2_501));
+    assert!(!is_triggered(MARKET_BUY, 2_500, 2_500));
     let prices: Vec<i64> = (0..2_000).map(|date| price_at(5, date)).collect();
     assert_eq!((prices.iter().min(), prices.iter().max()), (Some(&LOWEST), Some(&HIGHEST)));
     assert!(prices.windows(2).all(|pair| pair[0].abs_diff(pair[1]) == 1));
@@ -602,9 +619,15 @@ fn the_mix_is_as_described() {
             _ => {}
         }
     });
-    println!("{kinds:?} {frames:?} {}", client.market.waiting());
-    let share = |kind: usize| kinds[kind] as f64 / DRAWS as f64;
-    assert!(share(0) > 0.4);
+    let all = DRAWS as f64;
+    let canceled = kinds[0] - client.commits[0];
+    assert!(near(canceled, kinds[0] as f64 * 0.01), "{canceled} of {}", kinds[0]);
+    assert!(near(kinds[3], all * 20.0 / 231.0), "{kinds:?}");
+    // A feed is drawn, or comes after 20 results.
+    assert!((0.043..0.055).contains(&(kinds[2] as f64 / all)), "{kinds:?}");
+    // Nearly each order has its result. Some wait for their prices.
+    assert!((0.94..1.0).contains(&(kinds[1] as f64 / client.commits[0] as f64)), "{kinds:?}");
+    assert!(client.market.waiting() <= 30, "{} orders wait", client.market.waiting());
     for frame in frames {
         assert!(near(frame, kinds[3] as f64 / 3.0), "{frames:?}");
     }

@@ -42,7 +42,8 @@ pub(super) const TRADES_MAX: usize = 20;
 /// The way in which a transaction finds its trades.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Frame {
-    /// By these numbers, of which the array has so many. It corrects the names of executors.
+    /// By the first of these numbers: their count comes before them. It corrects the names of
+    /// executors.
     Numbers(usize, [u64; TRADES_MAX]),
     /// By an account, from a date on. It corrects the kinds of settlements.
     Account(u64, u64),
@@ -161,8 +162,8 @@ impl Tpce {
         Ok(())
     }
 
-    /// Reads the trades of these numbers, and corrects their executors or reads them. Returns whether
-    /// all trades are there.
+    /// Reads the trades of these numbers, and corrects their executors if it should. Returns
+    /// whether all trades are there.
     #[inline]
     fn read_trades<T: Txn>(
         &self,

@@ -260,6 +260,13 @@ impl WorkloadVisitor for RunsRight {
             Some("wikipedia") => {
                 &[("wikipedia.pages", "20"), ("wikipedia.users", "20"), ("wikipedia.update_page", "500000")]
             }
+            Some("tpce") => &[
+                ("tpce.customers", "10"),
+                ("tpce.trades", "5"),
+                ("tpce.trade_status", "10"),
+                ("tpce.customer_position", "10"),
+                ("tpce.market_watch", "10"),
+            ],
             Some("litmus") => &[],
             Some("pieces") => &[("pieces.records", "100"), ("pieces.cancel", "0.1")],
             _ => panic!("say how {} is made small", info.name),
