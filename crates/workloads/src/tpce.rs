@@ -203,6 +203,8 @@ pub struct Client {
     commits: [u64; KINDS],
     /// The quantities of committed feeds, by symbol.
     fed: Vec<u64>,
+    /// The sum of the committed corrections of each frame.
+    corrected: [u64; updates::FRAMES],
 }
 
 /// The workload.
@@ -314,6 +316,7 @@ impl Workload for Tpce {
             was_surprised: false,
             commits: [0; KINDS],
             fed: vec![0; self.options.securities as usize],
+            corrected: [0; updates::FRAMES],
         }
     }
 
@@ -403,7 +406,10 @@ impl Workload for Tpce {
                 client.market.submit_triggered(&self.options);
                 input.ticks.all().iter().for_each(|tick| client.fed[tick.symbol as usize] += tick.quantity);
             }
-            _ => {}
+            Input::TradeUpdate(updates::Input { frame }) => {
+                client.corrected[frame.number()] ^= frame.corrections(&client.found);
+            }
+            Input::TradeOrder(_) | Input::TradeStatus(_) | Input::CustomerPosition(_) | Input::MarketWatch(_) => {}
         }
     }
 

@@ -11,10 +11,12 @@ use super::generate::{
     ACCOUNTS_MAX, COMPLETED, PENDING, SUBMITTED, account_number, accounts_of, brokers_of, is_market, opening_balance,
 };
 use super::positions::{amount, signed};
+use super::results::settlement_kind;
 use super::schema::{
     Broker, CashTransaction, CustomerAccount, Holding, HoldingHistory, HoldingSummary, LastTrade, Settlement, Trade,
     three, two,
 };
+use super::updates::{FRAMES, is_corrected, is_marked, term};
 use super::{COUNT_BITS, Client, Tpce};
 use crate::workload::{Checked, Violation};
 
@@ -37,6 +39,8 @@ struct Left {
     paid: HashMap<u64, i64>,
     /// The trades completed since the beginning and their commissions, by account.
     earned: HashMap<u64, (u64, i64)>,
+    /// The sums of what is corrected, by the frames that do so.
+    corrected: [u64; FRAMES],
     /// The change of the position by each completed trade.
     changes: HashMap<u64, i64>,
 }
@@ -114,17 +118,24 @@ fn check_trade<S: Inspect>(
         format!("trade {number} has status {status}, and there is a request of it: {is_requested}")
     })?;
     left.pending += u64::from(is_pending);
-    let settled = store.peek(&tables.settlement, number, &mut row).map(|()| Settlement::from_words(&row).amount);
+    let settlement = store.peek(&tables.settlement, number, &mut row).map(|()| *Settlement::from_words(&row));
+    let settled = settlement.map(|settlement| settlement.amount);
     must(settled.is_some() == is_completed, || {
         format!("trade {number} has status {status}, and it is settled: {}", settled.is_some())
     })?;
     let is_paid = is_completed && trade.is_cash != 0;
-    let paid =
-        store.peek(&tables.cash_transaction, number, &mut row).map(|()| CashTransaction::from_words(&row).amount);
+    let payment = store.peek(&tables.cash_transaction, number, &mut row).map(|()| *CashTransaction::from_words(&row));
+    let paid = payment.map(|payment| payment.amount);
     must(paid.is_some() == is_paid, || {
         let is_cash = trade.is_cash != 0;
         format!("trade {number} has status {status}, is in cash: {is_cash}, and is paid: {}", paid.is_some())
     })?;
+    let is_other = settlement.map(|of| of.kind != settlement_kind(trade.is_cash != 0));
+    let is_renamed = payment.map(|of| is_corrected(&of.name));
+    let corrected = [is_marked(&trade.executor), is_other == Some(true), is_renamed == Some(true)];
+    for (sum, _) in left.corrected.iter_mut().zip(corrected).filter(|(_, corrected)| *corrected) {
+        *sum ^= term(number);
+    }
     let Some(settled) = settled else { return Ok(()) };
     left.completed += 1;
     left.payments += u64::from(is_paid);
@@ -282,6 +293,12 @@ fn check_books<S: Inspect>(tpce: &Tpce, store: &S, clients: &[&Client], left: &L
     must(left.completed == completed, || {
         format!("{} trades are completed, but the committed results leave {completed}", left.completed)
     })?;
+    for (frame, what) in ["executors", "kinds of settlements", "names of payments"].into_iter().enumerate() {
+        let booked = clients.iter().fold(0, |sum, client| sum ^ client.corrected[frame]);
+        must(left.corrected[frame] == booked, || {
+            format!("the {what} are not those that the committed corrections leave")
+        })?;
+    }
     for symbol in 0..options.securities {
         let fed: u64 = clients.iter().map(|client| client.fed[symbol as usize]).sum();
         let found = store.peek(&tpce.tables.last_trade, symbol, &mut row);

@@ -10,7 +10,14 @@ use std::ops::ControlFlow;
 
 use contend_model::{Load, OutOfMemory};
 
-use super::generate::*;
+use super::generate::{
+    COMMISSIONS_FROM, COMPLETED, DATES_APART, EXCHANGE_NAMES, EXCHANGES, PENDING, STATUS_NAMES, SUBMITTED, TAX_RATES,
+    TIERS, TRADE_TYPE_NAMES, account_number, accounts_of, broker_of, brokers_of, charge_of, commission_of,
+    company_name, company_of, customer_of, digits, draw_bid, draw_kind, draw_quantity, exchange_of, first_name,
+    is_market, is_sell, issue_of, last_name, loaded_trade, opening_balance, others_permitted, permission_key,
+    permitted, price_at, securities_of, security_name, security_of, shares_of, tax_id_of, tax_of, tax_rate,
+    tax_status_of, text, tier_of,
+};
 use super::positions::{Rates, Terms, Used, gain, signed, used_up};
 use super::results::{cash_name, settlement_kind};
 use super::schema::{

@@ -1,4 +1,4 @@
-//! Trade-Order: a customer, or a person whom the customer permits it, orders a trade.
+//! Trade-Order: a customer orders a trade, or a person with the customer's permission does.
 
 use contend_model::pieces::{Piece, Types};
 use contend_model::{Abort, Txn, Whole};
@@ -41,7 +41,7 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema, options: &
                 .read(&tables.company_by_name, Number::NUMBER)
                 .read(&tables.security_by_company, Number::NUMBER)
                 .read(&tables.company, Company::NAME)
-                .read(&tables.security, (Security::NAME, Security::EXCHANGE))
+                .read(&tables.security, (Security::NAME, Security::EXCHANGE, Security::COMPANY))
                 .read(&tables.trade_type, (TradeType::IS_SELL, TradeType::IS_MARKET))
         })
         .piece(SUMMARY, |piece| piece.read(&tables.holding_summary, HoldingSummary::QUANTITY))
@@ -252,29 +252,36 @@ impl Tpce {
             let Some(AccountPermission { last_name, first_name, .. }) = permission else { return Ok(None) };
             (last_name, first_name)
         };
-        let Some(symbol) = self.find_security(tx, input)? else { return Ok(None) };
-        let columns = (Security::NAME, Security::EXCHANGE);
-        let Some((name, exchange)) = tx.read(&tables.security, symbol, columns)? else { return Ok(None) };
+        let Some((symbol, exchange)) = self.find_security(tx, input)? else { return Ok(None) };
         let columns = (TradeType::IS_SELL, TradeType::IS_MARKET);
         let Some(kind) = tx.read(&tables.trade_type, kind, columns)? else { return Ok(None) };
-        std::hint::black_box((broker_name, name, kind));
+        std::hint::black_box((broker_name, kind));
         let executor = text(&[&first, b" ", &last]);
         Ok(Some(Facts { tier, tax_status, broker, executor, symbol, exchange }))
     }
 
-    /// Returns the symbol of the security that is ordered. `None` if a row is missing.
+    /// Finds the security that is ordered. Returns its symbol, and its exchange. `None` if a row is
+    /// missing.
     #[inline]
-    fn find_security<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<u64>, Abort> {
+    fn find_security<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<(u64, u64)>, Abort> {
         let tables = &self.tables;
-        let company = match input.named_by {
+        let symbol = match input.named_by {
+            NamedBy::Symbol => input.symbol,
             NamedBy::Company(name, issue) => {
                 let Some(company) = tx.read(&tables.company_by_name, name, Number::NUMBER)? else { return Ok(None) };
                 let symbol = tx.read(&tables.security_by_company, two(company, issue), Number::NUMBER)?;
-                return Ok(symbol);
+                let Some(symbol) = symbol else { return Ok(None) };
+                symbol
             }
-            NamedBy::Symbol => company_of(input.symbol),
         };
-        let name = tx.read(&tables.company, company, Company::NAME)?;
-        Ok(std::hint::black_box(name).map(|_| input.symbol))
+        let columns = (Security::NAME, Security::EXCHANGE, Security::COMPANY);
+        let security = tx.read(&tables.security, symbol, columns)?;
+        let Some((name, exchange, company)) = security else { return Ok(None) };
+        if let NamedBy::Symbol = input.named_by {
+            let Some(name) = tx.read(&tables.company, company, Company::NAME)? else { return Ok(None) };
+            std::hint::black_box(name);
+        }
+        std::hint::black_box(name);
+        Ok(Some((symbol, exchange)))
     }
 }

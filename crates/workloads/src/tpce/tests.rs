@@ -335,7 +335,29 @@ fn what_is_wrong_with_the_books_is_named() {
     let [with, without] = order;
     assert!(with.expect("wrong").contains("trades, but the committed orders leave"));
     assert_eq!(without, None);
-    // The result of a trade is taken back, with all of its rows.
+    let corrections: [(Damage<'_>, &str); 3] = [
+        (&|tx, t| tx.modify(&t.trade, BOUGHT, |row| row.executor[31] = b'X').map(drop), "the executors are"),
+        (
+            &|tx, t| {
+                let other = |row: &mut Settlement| row.kind = updates::other_kind(&row.kind, true);
+                tx.modify(&t.settlement, BOUGHT, other).map(drop)
+            },
+            "the kinds of settlements are",
+        ),
+        (
+            &|tx, t| {
+                let other = |row: &mut CashTransaction| updates::correct_name(&mut row.name);
+                tx.modify(&t.cash_transaction, BOUGHT, other).map(drop)
+            },
+            "the names of payments are",
+        ),
+    ];
+    for (damage, expected) in corrections {
+        let [with, without] = damaged(damage);
+        assert!(with.expect("wrong").contains(expected));
+        assert_eq!(without, None);
+    }
+    // One more result is booked than there is.
     let world: World<Silo, Tpce> = world(&small(1));
     let mut clients = clients(&world, 1, 500);
     clients[0].commits[1] += 1;
@@ -357,6 +379,12 @@ fn a_transaction_that_is_surprised_is_found() {
             ..Default::default()
         })
     };
+    let named = |executor: u64, named_by: orders::NamedBy| {
+        let order = orders::Input { trade: SUBMITS, account: ACCOUNT, quantity: 100, ..Default::default() };
+        Input::TradeOrder(orders::Input { executor, named_by, ..order })
+    };
+    let by_name = || named(1, orders::NamedBy::Company(company_name(0), 0));
+    let by_other = || named(4, orders::NamedBy::Symbol);
     let loaded = loaded_trade(ACCOUNT, 0, 5);
     let result = || {
         Input::TradeResult(results::Input {
@@ -382,11 +410,15 @@ fn a_transaction_that_is_surprised_is_found() {
     let watch = || Input::MarketWatch(account);
     type Case<'d> = (&'d dyn Fn() -> Input, Damage<'d>);
     let first_holding_trade = loaded_trade(ACCOUNT, 0, 5);
-    let cases: [Case<'_>; 27] = [
+    let cases: [Case<'_>; 30] = [
         (&order, &|tx, t| tx.delete(&t.customer_account, ACCOUNT).map(drop)),
         (&order, &|tx, t| tx.delete(&t.customer, 1).map(drop)),
         (&order, &|tx, t| tx.delete(&t.broker, 1).map(drop)),
         (&order, &|tx, t| tx.delete(&t.company, 0).map(drop)),
+        (&by_name, &|tx, t| tx.delete(&t.company_by_name, company_name(0)).map(drop)),
+        (&by_name, &|tx, t| tx.delete(&t.security_by_company, two(0, 0)).map(drop)),
+        // The person has no permission.
+        (&by_other, &|_, _| Ok(())),
         (&order, &|tx, t| tx.delete(&t.security, SECURITY).map(drop)),
         (&order, &|tx, t| tx.delete(&t.trade_type, LIMIT_BUY).map(drop)),
         (&order, &|tx, t| tx.delete(&t.last_trade, SECURITY).map(drop)),

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{Piece, Types};
+use contend_model::random::{GOLDEN_GAMMA, mix};
 use contend_model::{Abort, Direction, Txn, Whole};
 
 use super::generate::{COMPLETED, account_number, draw_account, draw_non_uniform, loaded_trade};
@@ -57,7 +58,40 @@ pub struct Input {
     pub(super) frame: Frame,
 }
 
-/// A trade that is corrected.
+/// The frames, which correct three kinds of rows.
+pub(super) const FRAMES: usize = 3;
+
+impl Frame {
+    pub(super) fn number(&self) -> usize {
+        match self {
+            Frame::Numbers(..) => 0,
+            Frame::Account(..) => 1,
+            Frame::Symbol(..) => 2,
+        }
+    }
+
+    /// Whether the frame corrects a row of this trade.
+    fn corrects(&self, found: &Found) -> bool {
+        match self {
+            Frame::Numbers(..) => true,
+            Frame::Account(..) => found.is_completed,
+            Frame::Symbol(..) => found.is_completed && found.is_cash,
+        }
+    }
+
+    /// Returns a sum over the trades that the frame corrects. A second correction of a trade takes
+    /// the first one back, and so does its term of the sum.
+    pub(super) fn corrections(&self, found: &[Found]) -> u64 {
+        found.iter().filter(|found| self.corrects(found)).fold(0, |sum, found| sum ^ term(found.trade))
+    }
+}
+
+/// Returns what a corrected trade is in a sum of corrections.
+pub(super) fn term(trade: u64) -> u64 {
+    mix(trade.wrapping_add(GOLDEN_GAMMA))
+}
+
+/// A trade that a transaction has found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     trade: u64,
@@ -195,8 +229,11 @@ impl Tpce {
 
 /// Marks the name of an executor, or takes the mark away.
 fn mark(name: &mut [u8; 32]) {
-    let last = &mut name[31];
-    *last = if *last == b'X' { 0 } else { b'X' };
+    name[31] = if is_marked(name) { 0 } else { b'X' };
+}
+
+pub(super) fn is_marked(name: &[u8; 32]) -> bool {
+    name[31] == b'X'
 }
 
 /// Returns the other way to write the kind of a settlement.
@@ -210,9 +247,17 @@ pub(super) fn other_kind(kind: &[u8; 16], is_cash: bool) -> [u8; 16] {
 
 /// Writes the name of a payment the other way: "shares" or "Shares".
 pub(super) fn correct_name(name: &mut [u8; 64]) {
-    let place = name.windows(SHARES_OF.len()).position(|words| words.eq_ignore_ascii_case(SHARES_OF));
-    if let Some(place) = place {
-        let letter = &mut name[place + 1];
-        *letter = if *letter == b's' { b'S' } else { b's' };
+    if let Some(place) = initial_of_shares(name) {
+        name[place] ^= b's' ^ b'S';
     }
+}
+
+pub(super) fn is_corrected(name: &[u8; 64]) -> bool {
+    initial_of_shares(name).is_some_and(|place| name[place] == b'S')
+}
+
+/// Returns the place of the letter that corrections change.
+fn initial_of_shares(name: &[u8; 64]) -> Option<usize> {
+    let mut words = name.windows(SHARES_OF.len());
+    words.position(|words| words.eq_ignore_ascii_case(SHARES_OF)).map(|place| place + 1)
 }
