@@ -35,8 +35,8 @@
 //! - Texts are cut: an order reads 32 bytes where the standard has 49, and 104 where it has 150.
 //!   Addresses, news and financial data are left out.
 //! - A trade's number has that of its client in it, so no two transactions compete for a counter.
-//! - A canceled order cancels before its first write. With `tpce.late_rollback` it cancels at its
-//!   end, as in the standard.
+//! - A canceled order cancels before it reads what others write. With `tpce.late_rollback` it
+//!   cancels at its end, as in the standard.
 //! - A margin order reads the balance of its account, and not the worth of all its holdings.
 //! - A limit order asks for a price that is drawn from the range in which prices move.
 //! - A feed adds up the ticks of one symbol. It handles all symbols in one transaction.
@@ -104,7 +104,7 @@ options! {
         "tpce.market_watch" market_watch: u64 = 0, in 0..=1_000;
         /// The fraction of Trade-Orders that cancel themselves.
         "tpce.rollback" rollback: Fraction = Fraction(0.01), in ();
-        /// Whether they do so at their end, as in the standard, and not before their first write.
+        /// Whether they do so at their end, as in the standard, and not at their beginning.
         "tpce.late_rollback" late_rollback: bool = false, in ();
     }
 }

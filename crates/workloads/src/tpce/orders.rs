@@ -21,11 +21,10 @@ const FACTS: Piece = Piece::new(0, "facts");
 const SUMMARY: Piece = Piece::new(1, "summary");
 const HOLDINGS: Piece = Piece::new(2, "holdings");
 const LAST: Piece = Piece::new(3, "last");
-const RATES: Piece = Piece::new(4, "rates");
-const REQUEST: Piece = Piece::new(5, "request");
-const TRADE: Piece = Piece::new(6, "trade");
-const HISTORY: Piece = Piece::new(7, "history");
-const BALANCE: Piece = Piece::new(8, "balance");
+const REQUEST: Piece = Piece::new(4, "request");
+const TRADE: Piece = Piece::new(5, "trade");
+const HISTORY: Piece = Piece::new(6, "history");
+const BALANCE: Piece = Piece::new(7, "balance");
 
 /// Declares the pieces.
 pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema, options: &TpceOptions) {
@@ -33,7 +32,7 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema, options: &
     types
         .add(name)
         .piece(FACTS, |piece| {
-            piece
+            let piece = piece
                 .read(&tables.customer_account, (CustomerAccount::BROKER, CustomerAccount::TAX_STATUS))
                 .read(&tables.customer, (Customer::TIER, Customer::LAST_NAME, Customer::FIRST_NAME))
                 .read(&tables.broker, Broker::NAME)
@@ -43,18 +42,15 @@ pub(super) fn declare(name: &str, types: &mut Types, tables: &Schema, options: &
                 .read(&tables.company, Company::NAME)
                 .read(&tables.security, (Security::NAME, Security::EXCHANGE, Security::COMPANY))
                 .read(&tables.trade_type, (TradeType::IS_SELL, TradeType::IS_MARKET))
-        })
-        .piece(SUMMARY, |piece| piece.read(&tables.holding_summary, HoldingSummary::QUANTITY))
-        .piece(HOLDINGS, |piece| piece.read(&tables.holding, (Holding::PRICE, Holding::QUANTITY)))
-        .piece(LAST, |piece| piece.read(&tables.last_trade, LastTrade::PRICE))
-        .piece(RATES, |piece| {
-            let piece = piece
                 .read(&tables.charge, Charge::CHARGE)
                 .read(&tables.commission_rate, (CommissionRate::RATE, CommissionRate::UP_TO))
                 .read(&tables.customer_taxrate, Whole)
                 .read(&tables.tax_rate, TaxRate::RATE);
             if cancels && !is_late { piece.cancels() } else { piece }
         })
+        .piece(SUMMARY, |piece| piece.read(&tables.holding_summary, HoldingSummary::QUANTITY))
+        .piece(HOLDINGS, |piece| piece.read(&tables.holding, (Holding::PRICE, Holding::QUANTITY)))
+        .piece(LAST, |piece| piece.read(&tables.last_trade, LastTrade::PRICE))
         .piece(REQUEST, |piece| piece.insert(&tables.trade_request))
         .piece(TRADE, |piece| {
             piece.insert(&tables.trade).insert(&tables.trade_by_account).insert(&tables.trade_by_symbol)
@@ -102,14 +98,14 @@ impl Input {
     }
 
     /// Returns the row of the trade.
-    fn trade_row(&self, facts: &Facts, charge: i64, price: i64, status: u64) -> Trade {
+    fn trade_row(&self, facts: &Facts, price: i64, status: u64) -> Trade {
         Trade {
             symbol: facts.symbol,
             account: self.account,
             kind: self.kind,
             quantity: self.quantity,
             bid: price,
-            charge,
+            charge: facts.terms.charge,
             ordered: self.date,
             is_cash: u32::from(!self.is_margin),
             is_lifo: u32::from(self.is_lifo),
@@ -132,13 +128,11 @@ impl Input {
 /// What an order needs to know before it reads what others write.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
-    tier: u64,
-    tax_status: u64,
     broker: u64,
     /// The name of the person that orders.
     executor: [u8; 32],
     symbol: u64,
-    exchange: u64,
+    terms: Terms,
 }
 
 impl Tpce {
@@ -172,8 +166,13 @@ impl Tpce {
     pub(super) fn trade_order<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<bool, Abort> {
         let tables = &self.tables;
         let Input { trade, account, kind, quantity, date, .. } = *input;
-        let Some(facts) = tx.piece(FACTS, |tx| self.read_order_facts(tx, input))? else { return Ok(false) };
-        let Facts { symbol, .. } = facts;
+        // Nobody writes these rows, so an order that cancels here has met no other transaction.
+        let facts = tx.piece(FACTS, |tx| {
+            let facts = self.read_order_facts(tx, input)?;
+            if input.cancels && !self.options.late_rollback { Err(tx.cancel()) } else { Ok(facts) }
+        })?;
+        let Some(facts) = facts else { return Ok(false) };
+        let Facts { symbol, terms, .. } = facts;
         let position = two(account, symbol);
         let held = tx.piece(SUMMARY, |tx| tx.read(&tables.holding_summary, position, HoldingSummary::QUANTITY))?;
         let (held, change, used) = (held.unwrap_or(0), signed(kind, quantity), &mut client.used);
@@ -186,8 +185,7 @@ impl Tpce {
             true
         };
         let last = tx.piece(LAST, |tx| tx.read(&tables.last_trade, symbol, LastTrade::PRICE))?;
-        let terms = tx.piece(RATES, |tx| self.read_terms(tx, input, &facts))?;
-        let (Some(last), Some(terms)) = (last, terms) else { return Ok(false) };
+        let Some(last) = last else { return Ok(false) };
         // The estimate that the customer is shown.
         let price = if is_market(kind) { last } else { input.bid };
         let costs = terms.costs(price, gain(&client.used, price));
@@ -197,7 +195,7 @@ impl Tpce {
             as_expected &= tx.piece(REQUEST, |tx| tx.insert(&tables.trade_request, two(symbol, trade), row))?;
         }
         let status = if is_market(kind) { SUBMITTED } else { PENDING };
-        let row = input.trade_row(&facts, terms.charge, price, status);
+        let row = input.trade_row(&facts, price, status);
         as_expected &= tx.piece(TRADE, |tx| {
             Ok(tx.insert(&tables.trade, trade, row)?
                 & tx.insert(&tables.trade_by_account, three(account, date, trade), Nothing {})?
@@ -219,25 +217,11 @@ impl Tpce {
         Ok(as_expected)
     }
 
-    /// Reads the terms of the order, or cancels it. `None` if a row is missing.
-    #[inline]
-    fn read_terms<T: Txn>(&self, tx: &mut T, input: &Input, facts: &Facts) -> Result<Option<Terms>, Abort> {
-        if input.cancels && !self.options.late_rollback {
-            return Err(tx.cancel());
-        }
-        let Input { account, kind, quantity, .. } = *input;
-        let &Facts { tier, tax_status, exchange, .. } = facts;
-        let charge = tx.read(&self.tables.charge, charge_key(kind, tier), Charge::CHARGE)?;
-        let Some(charge) = charge else { return Ok(None) };
-        let rates = read_rates(tx, &self.tables, (tier, kind, exchange), quantity, customer_of(account))?;
-        Ok(rates.map(|rates| Terms { kind, quantity, charge, tax_status, rates }))
-    }
-
     /// Reads what concerns the order alone. `None` if a row is missing.
     #[inline]
     fn read_order_facts<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<Option<Facts>, Abort> {
         let tables = &self.tables;
-        let Input { account, kind, executor, .. } = *input;
+        let Input { account, kind, quantity, executor, .. } = *input;
         let customer = customer_of(account);
         let columns = (CustomerAccount::BROKER, CustomerAccount::TAX_STATUS);
         let Some((broker, tax_status)) = tx.read(&tables.customer_account, account, columns)? else { return Ok(None) };
@@ -254,10 +238,16 @@ impl Tpce {
         };
         let Some((symbol, exchange)) = self.find_security(tx, input)? else { return Ok(None) };
         let columns = (TradeType::IS_SELL, TradeType::IS_MARKET);
-        let Some(kind) = tx.read(&tables.trade_type, kind, columns)? else { return Ok(None) };
-        std::hint::black_box((broker_name, kind));
-        let executor = text(&[&first, b" ", &last]);
-        Ok(Some(Facts { tier, tax_status, broker, executor, symbol, exchange }))
+        let Some(type_of_trade) = tx.read(&tables.trade_type, kind, columns)? else { return Ok(None) };
+        std::hint::black_box((broker_name, type_of_trade));
+        let Some(charge) = tx.read(&tables.charge, charge_key(kind, tier), Charge::CHARGE)? else {
+            return Ok(None);
+        };
+        let rates = read_rates(tx, tables, (tier, kind, exchange), quantity, customer)?;
+        Ok(rates.map(|rates| {
+            let terms = Terms { kind, quantity, charge, tax_status, rates };
+            Facts { broker, executor: text(&[&first, b" ", &last]), symbol, terms }
+        }))
     }
 
     /// Finds the security that is ordered. Returns its symbol, and its exchange. `None` if a row is

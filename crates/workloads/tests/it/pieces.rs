@@ -423,7 +423,7 @@ fn tpces_ranks_are_those_of_the_description() {
     let reads = &[("tpce.trade_status", "5"), ("tpce.customer_position", "5"), ("tpce.market_watch", "5")];
     let types = World::<Tpce>::new(&[], reads).types();
     let writes = [
-        "trade_order: -facts 1:summary 2:holdings 3:last -rates 4:request 5:trade 6:history 8:balance",
+        "trade_order: -facts 1:summary 2:holdings 3:last 4:request 5:trade 6:history 8:balance",
         "trade_result: -ordered -facts 1:summary 2:holdings 5:trade 6:history -broker 7:settlement 8:balance 9:cash",
         "market_feed: 3:last 4:request 5:trade 6:history",
         "trade_update: 5:trade 6:history 7:settlement 9:cash",
