@@ -23,8 +23,8 @@
 //! when it is drawn, or 20 results after the last. It sends limit orders to the market, whichever
 //! client has placed them. These then wait in the queue of the feed's client.
 //!
-//! With `tpce.securities` all contention is set: with one security all trades meet at its last
-//! price, and all accounts have one position.
+//! `tpce.securities` sets the contention: with one security all trades meet at its last price, and
+//! each account has one position.
 //!
 //! Money is in cents, and rates are in ten-thousandths. Dates are numbers that clients count up. No
 //! two clients have the same date.
@@ -32,10 +32,12 @@
 //! # Departures from the standard
 //! - The generator is our own, and not EGen. Tiers of customers, numbers of accounts, types of
 //!   orders and quantities have the standard's proportions. Names, rates and charges are made up.
-//! - Texts are cut: an order reads 32 bytes where the standard has 49, and 104 where it has 150.
-//!   Addresses, news and financial data are left out.
+//! - Texts are cut: the name of an executor has 32 bytes and not 49, the description of a company
+//!   104 and not 150. Addresses, news and financial data are left out.
+//! - Each client plays a market of its own. In the standard the market is one system beside the
+//!   clients. Prices are a function of the date, so all clients see the same ones.
 //! - A trade's number has that of its client in it, so no two transactions compete for a counter.
-//! - A canceled order cancels before it reads what others write. With `tpce.late_rollback` it
+//! - A canceled order cancels before it reads rows that others write. With `tpce.late_rollback` it
 //!   cancels at its end, as in the standard.
 //! - A margin order reads the balance of its account, and not the worth of all its holdings.
 //! - A limit order asks for a price that is drawn from the range in which prices move.
