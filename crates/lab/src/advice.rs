@@ -232,7 +232,7 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
 }
 
 /// Options that determine how often transactions conflict.
-const CONTENTION: [&str; 16] = [
+const CONTENTION: [&str; 18] = [
     "bank.accounts",
     "bank.theta",
     "litmus.keys",
@@ -245,6 +245,8 @@ const CONTENTION: [&str; 16] = [
     "smallbank.hot_customers",
     "tatp.subscribers",
     "tpcc.warehouses",
+    "tpce.customers",
+    "tpce.securities",
     "wikipedia.pages",
     "wikipedia.theta",
     "ycsb.records",

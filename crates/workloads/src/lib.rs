@@ -19,6 +19,7 @@ mod sample;
 pub mod smallbank;
 pub mod tatp;
 pub mod tpcc;
+pub mod tpce;
 pub mod wikipedia;
 pub mod workload;
 pub mod ycsb;

@@ -41,6 +41,7 @@ workloads! {
     crate::tatp::Tatp: crate::tatp::INFOS;
     crate::rubis::Rubis: crate::rubis::INFOS;
     crate::wikipedia::Wikipedia: crate::wikipedia::INFOS;
+    crate::tpce::Tpce: crate::tpce::INFOS;
     crate::litmus::Litmus: crate::litmus::INFOS;
     crate::chains::Chains: crate::chains::INFOS;
     crate::pieces::Pieces: crate::pieces::INFOS;

@@ -29,6 +29,7 @@ fn small(workload: &str) -> RunConfig {
         "tatp" => config(workload, &[("tatp.subscribers", "500")]),
         "rubis" => config(workload, &[("rubis.items", "100")]),
         "wikipedia" => config(workload, &[("wikipedia.pages", "20"), ("wikipedia.users", "50")]),
+        "tpce" => config(workload, &[("tpce.customers", "20"), ("tpce.securities", "20")]),
         "pieces" => config(workload, &[("pieces.records", "500")]),
         _ => config(workload, &[("ycsb.records", "2000"), ("ycsb.scan_length", "10")]),
     }
@@ -200,7 +201,7 @@ fn where_the_time_went_is_sampled_on_the_host() {
 
 #[test]
 fn every_protocol_is_compared_verified_and_ranked() {
-    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp", "rubis", "wikipedia", "pieces"] {
+    for workload in ["ycsb-a", "ycsb-e", "bank", "tpcc", "smallbank", "tatp", "rubis", "wikipedia", "tpce", "pieces"] {
         let result = compare(&plan_of(&small(workload)), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.protocols.len(), small(workload).resolve().expect("valid").protocols.len());

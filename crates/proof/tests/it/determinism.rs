@@ -59,6 +59,13 @@ fn the_same_input_ends_in_the_same_state() {
     }
 }
 
+/// TPC-E's transactions can't declare their rows or partitions, so only Aria runs them.
+#[test]
+fn rows_that_nobody_declares_end_in_the_same_state() {
+    let proved = prove(&run(&["aria"], "tpce", &[]), 4, 40);
+    assert_deterministic(&proved, 6 + 4 + 2);
+}
+
 /// Each option of the protocols, an index that scans, and numbers of clients that are not powers of
 /// two.
 #[test]

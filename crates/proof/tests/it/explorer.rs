@@ -185,6 +185,8 @@ fn other_workloads_are_explored_as_well() {
         ("wikipedia", None),
         // A change of a page is four transactions.
         ("wikipedia-stov2", Some(8)),
+        // A feed may send an order to the market only after it was placed.
+        ("tpce-hot", Some(6)),
         ("pieces", None),
     ] {
         let config = ExploreConfig { executions: 30, transactions, ..ExploreConfig::default() };

@@ -104,7 +104,7 @@ impl WorkloadVisitor for Agrees {
 
 #[test]
 fn declared_and_undeclared_pieces_leave_the_same_rows() {
-    for workload in ["tpcc", "smallbank", "tatp", "rubis", "wikipedia", "ycsb-a", "ycsb-f", "bank", "pieces"] {
+    for workload in ["tpcc", "smallbank", "tatp", "rubis", "wikipedia", "tpce", "ycsb-a", "ycsb-f", "bank", "pieces"] {
         with_workload(workload, Agrees).expect("a registered name");
     }
 }

@@ -15,6 +15,7 @@ use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
 use contend_workloads::bank::Bank;
+use contend_workloads::tpce::Tpce;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
@@ -260,6 +261,13 @@ impl WorkloadVisitor for RunsRight {
             Some("wikipedia") => {
                 &[("wikipedia.pages", "20"), ("wikipedia.users", "20"), ("wikipedia.update_page", "500000")]
             }
+            Some("tpce") => &[
+                ("tpce.customers", "10"),
+                ("tpce.trades", "5"),
+                ("tpce.trade_status", "10"),
+                ("tpce.customer_position", "10"),
+                ("tpce.market_watch", "10"),
+            ],
             Some("litmus") => &[],
             Some("pieces") => &[("pieces.records", "100"), ("pieces.cancel", "0.1")],
             _ => panic!("say how {} is made small", info.name),
@@ -325,6 +333,20 @@ fn dropped_writes_are_found() {
         violation.0.contains("sum") || violation.0.contains("hold") || violation.0.contains("audit"),
         "{violation}"
     );
+}
+
+#[test]
+fn dropped_writes_of_tpce_are_found() {
+    let settings = [("tpce.customers", "5"), ("tpce.trades", "3"), ("tpce.securities", "5")];
+    // Different writes are dropped with different numbers.
+    for every in [101, 211, 307, 401, 503, 601, 701, 809] {
+        let fault = Fault::Drop(every);
+        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 500, fault };
+        run.go::<Tpce, Silo>(&[]).expect_err("dropped writes");
+    }
+    let fault = Fault::Rollback(100);
+    let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 500, fault };
+    run.go::<Tpce, Silo>(&[]).expect_err("a transaction that was rolled back");
 }
 
 /// Writes that are dropped in pairs leave the sum unchanged.

@@ -15,6 +15,7 @@ use contend_workloads::litmus::Litmus;
 use contend_workloads::smallbank::{SmallBank, SmallBankOptions};
 use contend_workloads::tatp::Tatp;
 use contend_workloads::tpcc::Tpcc;
+use contend_workloads::tpce::Tpce;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, all_workloads, declared_types, with_workload};
 
@@ -102,7 +103,7 @@ impl WorkloadVisitor for DeclaresAll {
 }
 
 /// Options under which the bodies differ, by the first word of a workload's name.
-const CHOICES: [(&str, &[Settings]); 8] = [
+const CHOICES: [(&str, &[Settings]); 9] = [
     (
         "ycsb",
         &[
@@ -132,6 +133,14 @@ const CHOICES: [(&str, &[Settings]); 8] = [
     ("tatp", &[&[], &[("tatp.uniform", "on")]]),
     ("rubis", &[&[("rubis.split", "2")], &[("rubis.split", "3")]]),
     ("wikipedia", &[&[("wikipedia.update", "one")], &[("wikipedia.update", "several")]]),
+    (
+        "tpce",
+        &[
+            &[],
+            &[("tpce.late_rollback", "on"), ("tpce.rollback", "0.2"), ("tpce.securities", "1")],
+            &[("tpce.trade_status", "50"), ("tpce.customer_position", "50"), ("tpce.market_watch", "50")],
+        ],
+    ),
     ("pieces", &[&[], &[("pieces.cancel", "0.5")], &[("pieces.pieces", "1"), ("pieces.updates", "1")]]),
 ];
 
@@ -378,6 +387,12 @@ fn nothing_that_is_declared_is_needless() {
     expect_nothing_needless::<Tpcc>(los.preset);
     expect_nothing_needless::<SmallBank>(&[]);
     expect_nothing_needless::<Tatp>(&[]);
+    expect_nothing_needless::<Tpce>(&[
+        ("tpce.trade_status", "50"),
+        ("tpce.customer_position", "50"),
+        ("tpce.market_watch", "50"),
+    ]);
+    expect_nothing_needless::<Tpce>(&[("tpce.late_rollback", "on")]);
     expect_nothing_needless::<Bank>(&[]);
 }
 
@@ -402,6 +417,27 @@ fn ranks(types: &TypeSet, options: AnalysisOptions) -> Vec<String> {
 }
 
 const ALL_ON: AnalysisOptions = AnalysisOptions { split: true, updates: true, snapshots: true, appends: true };
+
+#[test]
+fn tpces_ranks_are_those_of_the_description() {
+    let reads = &[("tpce.trade_status", "5"), ("tpce.customer_position", "5"), ("tpce.market_watch", "5")];
+    let types = World::<Tpce>::new(&[], reads).types();
+    let writes = [
+        "trade_order: -facts 1:summary 2:holdings 3:last 4:request 5:trade 6:history 8:balance",
+        "trade_result: -ordered -facts 1:summary 2:holdings 5:trade 6:history -broker 7:settlement 8:balance 9:cash",
+        "market_feed: 3:last 4:request 5:trade 6:history",
+        "trade_update: 5:trade 6:history 7:settlement 9:cash",
+    ];
+    let on_snapshots =
+        ["trade_status: on a snapshot", "customer_position: on a snapshot", "market_watch: on a snapshot"];
+    assert_eq!(ranks(&types, ALL_ON), [&writes[..], &on_snapshots[..]].concat());
+    // Without snapshots the readers take part in the same order.
+    let watch = ["market_watch: 1:held 3:watched"];
+    let all = ranks(&types, AnalysisOptions { snapshots: false, ..ALL_ON });
+    assert_eq!((&all[..4], &all[6..]), (&writes.map(String::from)[..], &watch.map(String::from)[..]));
+    assert_eq!(all[4], "trade_status: -facts 5:trades");
+    assert_eq!(all[5], "customer_position: -customer 1:summary 3:last 5:trade 6:history 8:balance");
+}
 
 #[test]
 fn tpccs_ranks_are_those_of_the_papers_rules() {
