@@ -12,7 +12,7 @@
 //! | step | function |
 //! | --- | --- |
 //! | begin a transaction: become busy, or a member again | [`Rounds::begin`] |
-//! | reach a phase | [`Rounds::reach`] |
+//! | reach a phase | [`Rounds::reach_ready`], [`Rounds::reach_done`] |
 //! | wait until a phase is complete | [`Rounds::wait`] |
 //! | look at all members, and say that a phase is complete | `lead`, `look` |
 //! | pause | [`Rounds::leave`] |
