@@ -33,7 +33,7 @@ fn a_proof_of_determinism_that_can_t_be_is_refused() {
     refuses(&["determinism", "--machine", "toaster"], &["toaster"]);
     refuses(&["determinism", "--machine", "native"], &["'native' is not a simulated chip"]);
     refuses(&["determinism", "--set", "aria.nope=1"], &["aria.nope"]);
-    refuses(&["determinism", "--set", "rounds.patience_us=3"], &["the proof chooses 'rounds.patience_us' itself"]);
+    refuses(&["determinism", "--set", "rounds.patience_us=3"], &["'rounds.patience_us' is chosen by the proof itself"]);
 }
 
 #[test]

@@ -130,10 +130,17 @@ fn what_can_t_be_proved_is_refused() {
         let message = refused(aria(), config);
         assert!(message.contains(expected), "{expected}: {message}");
     }
-    for option in ["rounds.patience_us", "threads.interleave"] {
-        let message = refused(run(&["aria"], "bank", &[(option, "3")]), DeterminismConfig::default());
-        assert!(message.contains("the proof chooses") && message.contains(option), "{message}");
+    for (option, value, why) in [
+        ("rounds.patience_us", "3", "is chosen by the proof itself"),
+        ("threads.interleave", "3", "is chosen by the proof itself"),
+        ("protect", "3", "'engine.protect_after' goes against it"),
+        ("log", "epoch", "'log.mode' goes against it"),
+    ] {
+        let message = refused(run(&["aria"], "bank", &[(option, value)]), DeterminismConfig::default());
+        assert!(message.contains(why), "{option}: {message}");
     }
+    let message = refused(run(&["aria+protect=3"], "bank", &[]), DeterminismConfig::default());
+    assert!(message.contains("'engine.protect_after' goes against it"), "{message}");
     let message = refused(run(&["silo"], "bank", &[]), DeterminismConfig::default());
     assert!(message.contains("silo is not deterministic; valid: aria, calvin"), "{message}");
 }

@@ -13,7 +13,7 @@ use contend_protocols::locking::wound_wait::WoundWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
 
-use crate::concurrent::{run_storm, storms};
+use crate::concurrent::{Storm, run_storm, storms};
 use crate::conducted::Conducted;
 use crate::jitter::Jitter;
 use crate::schedules::{Control, SCENARIOS, first_wrong_order};
@@ -94,7 +94,11 @@ fn without_control_every_scenario_that_needs_it_goes_wrong() {
 #[test]
 fn without_control_storms_go_wrong() {
     for storm in storms(300, 0..4) {
-        let outcome = run_storm(Erased::<Jitter>::new(NoControl), storm, Isolation::Serializable);
-        outcome.expect_err("no control, and no anomaly");
+        // The system decides how the threads overlap: on a busy machine one storm may pass.
+        let goes_wrong = (0..10).any(|again| {
+            let storm = Storm { seed: storm.seed + 4 * again, ..storm };
+            run_storm(Erased::<Jitter>::new(NoControl), storm, Isolation::Serializable).is_err()
+        });
+        assert!(goes_wrong, "no control, and no anomaly: {storm:?}");
     }
 }

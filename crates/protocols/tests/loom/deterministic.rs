@@ -107,6 +107,7 @@ holds! {
     calvin_beside_an_insert 1: beside_an_insert::<Calvin<Loom>>;
 }
 
+// Calvin's faults take loom too long; the explorer finds them.
 macro_rules! fails {
     ($($name:ident $fault:ident $preemptions:literal: $scenario:ident::<$protocol:ident> $message:literal;)*) => {
         $(#[test]
@@ -122,6 +123,4 @@ fails! {
     aria_that_begins_early BEGIN_EARLY 2: lost_update::<Aria> "no serial order";
     aria_without_fences FORGET_FENCES 2: beside_an_insert::<Aria> "the insert is lost";
     aria_that_unlinks_reserved UNLINK_RESERVED 2: beside_an_insert::<Aria> "the insert is lost";
-    calvin_that_asks_late ASK_LATE 2: lost_update::<Calvin> "no serial order";
-    calvin_that_ends_early END_EARLY 2: lost_update::<Calvin> "no serial order";
 }
