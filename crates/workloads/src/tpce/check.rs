@@ -262,7 +262,11 @@ fn check_accounts<S: Inspect>(tpce: &Tpce, store: &S, left: &Left) -> Result<(),
             let (trades, commission) = left.earned.get(&account).copied().unwrap_or((0, 0));
             match earned.get_mut(broker as usize) {
                 Some((all, sum)) => (*all, *sum) = (*all + trades, *sum + commission),
-                None => return Err(Violation(format!("account {account} has broker {broker}, who is not there"))),
+                None => {
+                    return Err(Violation(format!(
+                        "account {account} has broker {broker}, and there is no such broker"
+                    )));
+                }
             }
         }
     }
