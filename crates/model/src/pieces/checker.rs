@@ -313,6 +313,18 @@ impl<T: RawTxn> RawTxn for Checked<'_, T> {
         Ok(end)
     }
 
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        self.inner.later_row(table, key, writes);
+    }
+
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        self.inner.later_inserts(table, keys);
+    }
+
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        self.inner.begin_later()
+    }
+
     fn note_cancel(&mut self) -> Abort {
         if self.checker.may_cancel() { self.inner.note_cancel() } else { Abort::new(AbortReason::Undeclared) }
     }

@@ -1,0 +1,126 @@
+//! The sequence of transactions: whose turn it is, and which ones have ended.
+//!
+//! ```text
+//! next:    the number of the transaction that comes next
+//! turns:   [ . | . | 7 | . ]    a ring of lines: transaction 7 has the turn, or had it
+//! ended:   [ 5 | 6 | 3 ]        for each worker, its last transaction whose later part has ended
+//! ```
+//!
+//! **The turn** is a lock in the order of arrival (an array lock, after T. E. Anderson: "The
+//! performance of spin lock alternatives for shared-memory multiprocessors", 1990). A transaction
+//! draws the next number, and waits until the line of its number holds it. So each waiting worker
+//! looks at a line of its own. The number is also the transaction's place in the order of all.
+//!
+//! **The end.** A worker runs its transactions one after the other. So one number for each worker
+//! says which of its transactions have ended. A *ticket* names a transaction by its number and its
+//! worker, in one word.
+
+use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
+
+/// The lower bits of a ticket: the worker. The others are the number.
+const WORKER_BITS: u32 = 16;
+
+/// A transaction: its number, and its worker. 0: none.
+pub(super) type Ticket = u64;
+
+/// Returns the ticket of a transaction.
+pub(super) fn ticket(number: u64, worker: usize) -> Ticket {
+    number << WORKER_BITS | worker as u64
+}
+
+/// A word in two lines of its own, because processors fetch lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Line<M: Machine>(M::U64);
+
+/// For each worker, the last transaction of which another worker knows that it has ended. It spares
+/// most looks at the lines of `ended`.
+#[derive(Debug)]
+pub(super) struct Known(Box<[u64]>);
+
+/// The sequence.
+#[derive(Debug)]
+pub(super) struct Sequence<M: Machine> {
+    next: Block<M, Line<M>>,
+    turns: Block<M, Line<M>>,
+    ended: Block<M, Line<M>>,
+}
+
+impl<M: Machine> Sequence<M> {
+    /// Returns a sequence for workers with numbers below `workers`.
+    pub(super) fn new(workers: usize) -> Self {
+        assert!(workers <= 1 << WORKER_BITS, "a ticket has room for a worker's number");
+        let lines = |count, first| Block::new(count, |place| Line(M::U64::new(if place == first { 1 } else { 0 })));
+        // The first number is 1, and it has the turn. With one worker, its line is line 0.
+        Sequence { next: lines(1, 0), turns: lines(workers, 1 % workers.max(1)), ended: lines(workers, workers) }
+    }
+
+    /// Returns what a new worker knows.
+    pub(super) fn known(&self) -> Known {
+        Known(vec![0; self.ended.len()].into())
+    }
+
+    /// Waits for the turn, and returns the number of the transaction that has it.
+    pub(super) fn await_turn(&self) -> u64 {
+        // Relaxed: the number orders nothing. Whoever had the turn before passes it on below.
+        let number = self.next[0].0.fetch_add(1, Ordering::Relaxed);
+        let line = self.line(number);
+        let mut spin = Spin::<M>::new();
+        // Acquire: pairs with the Release of `pass_turn`: all that earlier transactions did in
+        // their turns comes before.
+        while line.load(Ordering::Acquire) != number {
+            spin.wait_briefly();
+        }
+        number
+    }
+
+    /// Passes the turn on from the transaction of this number.
+    pub(super) fn pass_turn(&self, number: u64) {
+        M::step("pass the turn on");
+        // Release: pairs with the Acquire of `await_turn`. No other transaction waits at the line:
+        // as many numbers are waited for as there are workers, and they follow one another.
+        self.line(number + 1).store(number + 1, Ordering::Release);
+    }
+
+    /// Returns the line at which the transaction of this number waits.
+    fn line(&self, number: u64) -> &M::U64 {
+        &self.turns[(number % self.turns.len() as u64) as usize].0
+    }
+
+    /// Says that the later part of this worker's transaction has ended.
+    pub(super) fn end(&self, worker: usize, number: u64) {
+        M::step("end");
+        // Release: pairs with the Acquire of `has_ended`: what the transaction has installed comes
+        // before.
+        self.ended[worker].0.store(number, Ordering::Release);
+    }
+
+    /// Whether a transaction has ended.
+    #[inline(always)]
+    pub(super) fn has_ended(&self, known: &mut Known, ticket: Ticket) -> bool {
+        let (number, worker) = (ticket >> WORKER_BITS, (ticket & ((1 << WORKER_BITS) - 1)) as usize);
+        if known.0[worker] >= number {
+            return true;
+        }
+        // Acquire: pairs with the Release of `end`.
+        known.0[worker] = self.ended[worker].0.load(Ordering::Acquire);
+        known.0[worker] >= number
+    }
+
+    /// Waits until an earlier transaction has ended.
+    #[inline(always)]
+    pub(super) fn await_end(&self, known: &mut Known, ticket: Ticket) {
+        if !self.has_ended(known, ticket) {
+            self.keep_waiting(known, ticket);
+        }
+    }
+
+    #[cold]
+    fn keep_waiting(&self, known: &mut Known, ticket: Ticket) {
+        M::step("wait for an earlier transaction");
+        let mut spin = Spin::<M>::new();
+        while !self.has_ended(known, ticket) {
+            spin.wait_briefly();
+        }
+    }
+}
