@@ -124,6 +124,10 @@ impl<T: RawTxn> RawTxn for Noted<'_, T> {
         self.inner.end_piece(piece, failed)
     }
 
+    fn defers(&self) -> bool {
+        self.inner.defers()
+    }
+
     fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
         self.inner.later_row(table, key, writes);
     }

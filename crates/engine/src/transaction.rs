@@ -194,7 +194,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
     /// Whether the later part of the transaction runs. Most protocols have no such part.
     #[inline(always)]
     fn is_later(&self) -> bool {
-        self.worker.engine.protocol().defers() && self.worker.cx.declaration.is_later()
+        self.defers() && self.worker.cx.declaration.is_later()
     }
 
     /// Refuses a step that the later part must not take.
@@ -513,15 +513,20 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
+    fn defers(&self) -> bool {
+        self.worker.engine.protocol().defers()
+    }
+
+    #[inline(always)]
     fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
-        if self.worker.engine.protocol().defers() {
+        if self.defers() {
             self.name_row(table, key, writes);
         }
     }
 
     #[inline(always)]
     fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
-        if self.worker.engine.protocol().defers()
+        if self.defers()
             && let Ok(table) = self.admit(table)
         {
             self.worker.cx.declaration.name_inserts(table, &keys);
@@ -530,7 +535,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
 
     #[inline(always)]
     fn begin_later(&mut self) -> Result<(), Abort> {
-        if self.worker.engine.protocol().defers() { self.pass_border() } else { Ok(()) }
+        if self.defers() { self.pass_border() } else { Ok(()) }
     }
 
     fn note_cancel(&mut self) -> Abort {

@@ -191,6 +191,13 @@ pub trait RawTxn {
         failed.map_or(Ok(PieceEnd::Done), Err)
     }
 
+    /// Whether the rest of the transaction may take effect later; see [`Txn::later`]. Where the
+    /// order of steps that serves this best is not the one for other protocols, a body may ask.
+    #[inline(always)]
+    fn defers(&self) -> bool {
+        false
+    }
+
     /// Names a row that the later part of the transaction will touch; see [`Txn::later`]. `writes`
     /// tells whether it may write the row. Most stores ignore this.
     #[inline(always)]
@@ -583,6 +590,10 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
 
     fn end_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
         self.inner.end_piece(piece, failed)
+    }
+
+    fn defers(&self) -> bool {
+        self.inner.defers()
     }
 
     fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {

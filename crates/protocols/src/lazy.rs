@@ -341,7 +341,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         }
         Self::install_now(cx, local);
         // Judged by the rows as they are now, and before the requests, which change none.
-        if !F::PASS_BEFORE_INSTALL && !Self::all_exist(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
+        if !F::PASS_BEFORE_INSTALL && !F::KEEP_NO_TURN && !Self::all_exist(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
             local.part = Part::LaterInTurn;
         }
         if F::PASS_BEFORE_REQUESTS && local.part == Part::Later {
@@ -418,6 +418,8 @@ faults! {
         CAPTURE_AFTER_OWN,
         /// A transaction does not wait for what earlier later parts will insert.
         FORGET_INSERTS,
+        /// A transaction passes the turn on although it has named a row that does not exist.
+        KEEP_NO_TURN,
         /// A transaction ends before it has installed the writes of its later part.
         END_EARLY,
         /// For the log, a transaction is decided only at the end of its later part.

@@ -75,6 +75,12 @@ pub enum Shape {
     RebirthIndex,
     /// Rows of few keys are inserted and deleted again and again.
     Births,
+    /// Rows are read and written in the later parts of transactions ([`Txn::later`]), and in their
+    /// first parts.
+    Later,
+    /// Rows are inserted in later parts, while their keys are missed, scanned, inserted and
+    /// deleted.
+    LaterInserts,
     /// Any operations on few keys.
     Random,
 }
@@ -85,7 +91,8 @@ option_choices!(Shape {
     Abort => "abort", Groups => "groups", Updates => "updates",
     LateUpdates => "late-updates", Overwrites => "overwrites", Snapshot => "snapshot",
     SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth", Moves => "moves",
-    RebirthIndex => "rebirth-index", Births => "births", Random => "random",
+    RebirthIndex => "rebirth-index", Births => "births", Later => "later",
+    LaterInserts => "later-inserts", Random => "random",
 });
 
 options! {
@@ -155,6 +162,12 @@ pub const INFOS: &[WorkloadInfo] = &[
         "rows of few keys are inserted and deleted again and again",
         &[("litmus.shape", "births"), ("litmus.keys", "4"), ("litmus.operations", "2")],
     ),
+    info("litmus-later", "rows are read and written in the later parts of transactions", &[("litmus.shape", "later")]),
+    info(
+        "litmus-later-inserts",
+        "rows are inserted in later parts, and missed, scanned and deleted",
+        &[("litmus.shape", "later-inserts")],
+    ),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -181,12 +194,14 @@ enum Step {
     ScanOther(u64, u64),
     InsertOther(u64),
     DeleteOther(u64),
+    /// The steps behind it are the later part.
+    Later,
     Cancel,
 }
 
 use Step::{
-    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, RaiseLeft, Read,
-    ReadLeft, ReadRight, Scan, ScanOther, Write,
+    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Later, Modify, ModifyRight, RaiseLeft,
+    Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 
 /// Partitions of the keys, by their remainders.
@@ -224,6 +239,8 @@ impl Shape {
             Shape::Rebirth => programs::REBIRTH,
             Shape::Moves => programs::MOVES,
             Shape::RebirthIndex => programs::REBIRTH_INDEX,
+            Shape::Later => programs::LATER,
+            Shape::LaterInserts => programs::LATER_INSERTS,
             // Drawn: see `Litmus::draw` and `Litmus::draw_births`.
             Shape::Births | Shape::Random => &[],
         }
@@ -232,8 +249,11 @@ impl Shape {
     /// Returns whether each worker draws the program that it runs next. This is so in tests that
     /// need several transactions, one after the other, in many combinations.
     fn draws_programs(self) -> bool {
-        use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
-        matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
+        use Shape::{Later, LaterInserts, Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
+        matches!(
+            self,
+            Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex | Later | LaterInserts
+        )
     }
 
     /// Returns the number of keys of the first table that have a row at the start, and the distance
@@ -441,7 +461,7 @@ impl Workload for Litmus {
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         let reads =
-            |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..));
+            |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..) | Later);
         if input.0.iter().all(reads) {
             declaration.read_only();
         }
@@ -465,7 +485,7 @@ impl Workload for Litmus {
                 Scan(low, high) => (&self.items, low..=high, false),
                 ScanOther(low, high) => (&self.others, low..=high, false),
                 InsertOther(key) | DeleteOther(key) => (&self.others, key..=key, true),
-                Cancel => continue,
+                Later | Cancel => continue,
             };
             for key in keys {
                 if by_rows {
@@ -477,16 +497,62 @@ impl Workload for Litmus {
     }
 
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let (items, others) = (&self.items, &self.others);
         // Each written value names its worker.
         let mut mark = client.worker as i64 + 1;
         // A row that comes back must differ from the one that was deleted.
         if self.options.shape == Shape::Births {
             mark += (client.commits as i64) << 16;
         }
+        let Some(border) = input.0.iter().position(|step| matches!(step, Later)) else {
+            return self.run(tx, &input.0, mark);
+        };
+        let (now, later) = (&input.0[..border], &input.0[border + 1..]);
+        self.run(tx, now, mark)?;
+        later.iter().for_each(|step| self.name(tx, *step));
+        tx.later(|tx| self.run(tx, later, mark))
+    }
+
+    fn committed(&self, client: &mut Client, _: &Input) {
+        client.commits += 1;
+    }
+
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        let commits: u64 = clients.iter().map(|client| client.commits).sum();
+        if self.options.shape != Shape::Counter {
+            return Ok(Checked(format!("{commits} transactions, judged by their history")));
+        }
+        let mut row = Vec::new();
+        store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
+        if row[0] != commits && !clients.is_empty() {
+            return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
+        }
+        Ok(Checked(format!("the counter is {commits}, as many as have committed")))
+    }
+}
+
+impl Litmus {
+    /// Names what a step of the later part touches.
+    fn name<T: Txn>(&self, tx: &mut T, step: Step) {
+        match step {
+            Read(key) | ReadLeft(key) | ReadRight(key) => tx.later_row(&self.items, key, false),
+            Batch(one, two) => [one, two].into_iter().for_each(|key| tx.later_row(&self.items, key, false)),
+            Write(key) | Modify(key) | ModifyRight(key) | AddLeft(key) | AddBoth(key) | RaiseLeft(key) => {
+                tx.later_row(&self.items, key, true);
+            }
+            Insert(key) => tx.later_inserts(&self.items, key..=key),
+            InsertOther(key) => tx.later_inserts(&self.others, key..=key),
+            Scan(..) | ScanOther(..) | Delete(_) | DeleteOther(_) | Later | Cancel => {
+                unreachable!("no program has {step:?} in a later part")
+            }
+        }
+    }
+
+    /// Runs steps. Each written value is `mark`.
+    fn run<T: Txn>(&self, tx: &mut T, steps: &[Step], mark: i64) -> Result<(), Abort> {
+        let (items, others) = (&self.items, &self.others);
         let row = Item { left: mark, right: mark };
         let on = |_: u64, _: Item| ControlFlow::Continue(());
-        for step in &input.0 {
+        for step in steps {
             // The check is left to the history: whether a key had a row, and which, does not matter
             // here.
             match *step {
@@ -506,27 +572,11 @@ impl Workload for Litmus {
                 ScanOther(low, high) => _ = tx.scan(others, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
                 InsertOther(key) => _ = tx.insert(others, key, row)?,
                 DeleteOther(key) => _ = tx.delete(others, key)?,
+                Later => unreachable!("the border is no step"),
                 Cancel => return Err(tx.cancel()),
             }
         }
         Ok(())
-    }
-
-    fn committed(&self, client: &mut Client, _: &Input) {
-        client.commits += 1;
-    }
-
-    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
-        let commits: u64 = clients.iter().map(|client| client.commits).sum();
-        if self.options.shape != Shape::Counter {
-            return Ok(Checked(format!("{commits} transactions, judged by their history")));
-        }
-        let mut row = Vec::new();
-        store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
-        if row[0] != commits && !clients.is_empty() {
-            return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
-        }
-        Ok(Checked(format!("the counter is {commits}, as many as have committed")))
     }
 }
 

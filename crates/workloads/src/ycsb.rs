@@ -350,6 +350,18 @@ impl Ycsb {
         Ok(digest)
     }
 
+    /// Names the rows of all operations for the later part of the transaction.
+    #[inline(always)]
+    fn name_rows<T: Txn>(&self, tx: &mut T, input: &Input) {
+        input.reads.iter().for_each(|&key| tx.later_row(&self.table, key, false));
+        for operation in &input.operations {
+            match operation.kind {
+                Kind::Insert => tx.later_inserts(&self.table, operation.key..=operation.key),
+                kind => tx.later_row(&self.table, operation.key, kind == Kind::Write),
+            }
+        }
+    }
+
     /// Runs the operations. Returns a digest of the rows read, and the number of surprises
     /// ([`Client::surprises`]).
     #[inline]
@@ -667,7 +679,13 @@ impl Workload for Ycsb {
 
     #[inline]
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let (sink, surprises) = tx.piece(OPERATIONS, |tx| self.operate(tx, input))?;
+        // All keys are known, so everything may come later. A scan must come now.
+        let (sink, surprises) = if self.scan_below == 0 {
+            self.name_rows(tx, input);
+            tx.later(|tx| tx.piece(OPERATIONS, |tx| self.operate(tx, input)))?
+        } else {
+            tx.piece(OPERATIONS, |tx| self.operate(tx, input))?
+        };
         client.sink ^= sink;
         client.surprises = surprises;
         Ok(())
