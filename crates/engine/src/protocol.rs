@@ -741,7 +741,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// Waits until no earlier transaction will insert into a range of keys any more. The engine
-    /// calls this before a scan and before an insert, and after it has found no row under a key.
+    /// calls this before a scan, an insert and a delete, and after it has found no row under a key.
     /// Returns whether there was anything to wait for.
     fn await_inserts(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, range: NamedRange) -> bool {
         let _ = (cx, local, range);

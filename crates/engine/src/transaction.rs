@@ -476,6 +476,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
             let step = format!("deletes the key {} of the table {}", key.name(), table.name());
             return Err(self.refuse_later(&step));
         }
+        self.await_inserts(table, key, key);
         let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE)?;
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }

@@ -299,8 +299,8 @@ pub trait Txn: RawTxn {
     /// A protocol that evaluates lazily decides here that the transaction commits, shows what it
     /// has written so far, and lets the next transaction begin. So the rest must not cancel. It
     /// touches no other rows than those that were named before
-    /// ([`later_row`](RawTxn::later_row), [`later_inserts`](RawTxn::later_inserts)), deletes
-    /// nothing, and reads again only what was named.
+    /// ([`later_row`](RawTxn::later_row), [`later_inserts`](RawTxn::later_inserts)). It deletes
+    /// nothing, and inserts only keys that have no row.
     ///
     /// # Errors
     /// The transaction has to abort.

@@ -36,7 +36,7 @@
 //! rows that the later part will write: these stay hidden, because other transactions have to wait
 //! for them. Then the transaction asks for its rows ([`requests`]) and passes the turn on.
 //!
-//! **The later part** touches the named rows, and inserts into the named ranges of keys
+//! **The later part** touches the named rows, and inserts new keys into the named ranges
 //! ([`inserts`]). Anything else is an error that names table and key
 //! ([`AbortReason::Undeclared`](contend_engine::AbortReason::Undeclared)). A cancel there comes too
 //! late, and is the same error. Then the writes of the first part stay, and those of the later part
@@ -328,6 +328,12 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         _: u64,
     ) -> Result<(), Abort> {
         Ok(())
+    }
+
+    // What the border has installed is shown. Only what it has hidden may change again.
+    fn rewrite(&self, _: &mut Context<M>, local: &mut LazyWorker<M>, position: usize) -> Result<(), Abort> {
+        let is_shown = local.part != Part::Now && position < local.seen && !local.hidden.contains(&position);
+        if is_shown { Err(Abort::new(AbortReason::Undeclared)) } else { Ok(()) }
     }
 
     fn defers(&self) -> bool {

@@ -180,6 +180,9 @@ enum Step {
     Write(u64),
     Modify(u64),
     Insert(u64),
+    /// Inserts a key that no other transaction inserts: the first ones are [`ABSENT`] and those
+    /// behind it.
+    InsertFresh,
     Delete(u64),
     Scan(u64, u64),
     ReadLeft(u64),
@@ -200,8 +203,8 @@ enum Step {
 }
 
 use Step::{
-    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Later, Modify, ModifyRight, RaiseLeft,
-    Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
+    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertFresh, InsertOther, Later, Modify, ModifyRight,
+    RaiseLeft, Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 
 /// Partitions of the keys, by their remainders.
@@ -466,8 +469,9 @@ impl Workload for Litmus {
             declaration.read_only();
         }
         // A transaction that scans is taken for one that does not know its rows.
+        let unknown = |step: &Step| matches!(step, Scan(..) | ScanOther(..) | InsertFresh);
         let by_rows = match declaration.needs() {
-            DeclarationNeeds::RowsOrPartitions => !input.0.iter().any(|step| matches!(step, Scan(..) | ScanOther(..))),
+            DeclarationNeeds::RowsOrPartitions => !input.0.iter().any(unknown),
             needs => needs == DeclarationNeeds::Rows,
         };
         for step in &input.0 {
@@ -485,6 +489,10 @@ impl Workload for Litmus {
                 Scan(low, high) => (&self.items, low..=high, false),
                 ScanOther(low, high) => (&self.others, low..=high, false),
                 InsertOther(key) | DeleteOther(key) => (&self.others, key..=key, true),
+                InsertFresh => {
+                    (0..PARTITIONS).for_each(|partition| declaration.partition(partition as usize));
+                    continue;
+                }
                 Later | Cancel => continue,
             };
             for key in keys {
@@ -504,12 +512,13 @@ impl Workload for Litmus {
             mark += (client.commits as i64) << 16;
         }
         let Some(border) = input.0.iter().position(|step| matches!(step, Later)) else {
-            return self.run(tx, &input.0, mark);
+            return self.run(tx, &input.0, mark, 0);
         };
         let (now, later) = (&input.0[..border], &input.0[border + 1..]);
-        self.run(tx, now, mark)?;
-        later.iter().for_each(|step| self.name(tx, *step));
-        tx.later(|tx| self.run(tx, later, mark))
+        let fresh = ABSENT + client.commits * 8 + client.worker as u64 % 8;
+        self.run(tx, now, mark, fresh)?;
+        later.iter().for_each(|step| self.name(tx, *step, fresh));
+        tx.later(|tx| self.run(tx, later, mark, fresh))
     }
 
     fn committed(&self, client: &mut Client, _: &Input) {
@@ -532,23 +541,22 @@ impl Workload for Litmus {
 
 impl Litmus {
     /// Names what a step of the later part touches.
-    fn name<T: Txn>(&self, tx: &mut T, step: Step) {
+    fn name<T: Txn>(&self, tx: &mut T, step: Step, fresh: u64) {
         match step {
             Read(key) | ReadLeft(key) | ReadRight(key) => tx.later_row(&self.items, key, false),
             Batch(one, two) => [one, two].into_iter().for_each(|key| tx.later_row(&self.items, key, false)),
             Write(key) | Modify(key) | ModifyRight(key) | AddLeft(key) | AddBoth(key) | RaiseLeft(key) => {
                 tx.later_row(&self.items, key, true);
             }
-            Insert(key) => tx.later_inserts(&self.items, key..=key),
-            InsertOther(key) => tx.later_inserts(&self.others, key..=key),
-            Scan(..) | ScanOther(..) | Delete(_) | DeleteOther(_) | Later | Cancel => {
+            InsertFresh => tx.later_inserts(&self.items, fresh..=fresh),
+            Insert(_) | InsertOther(_) | Scan(..) | ScanOther(..) | Delete(_) | DeleteOther(_) | Later | Cancel => {
                 unreachable!("no program has {step:?} in a later part")
             }
         }
     }
 
-    /// Runs steps. Each written value is `mark`.
-    fn run<T: Txn>(&self, tx: &mut T, steps: &[Step], mark: i64) -> Result<(), Abort> {
+    /// Runs steps. Each written value is `mark`, and `fresh` is a key of this transaction.
+    fn run<T: Txn>(&self, tx: &mut T, steps: &[Step], mark: i64, fresh: u64) -> Result<(), Abort> {
         let (items, others) = (&self.items, &self.others);
         let row = Item { left: mark, right: mark };
         let on = |_: u64, _: Item| ControlFlow::Continue(());
@@ -561,6 +569,7 @@ impl Litmus {
                 Write(key) => _ = tx.write(items, key, row)?,
                 Modify(key) => _ = tx.modify(items, key, Item::increment)?,
                 Insert(key) => _ = tx.insert(items, key, row)?,
+                InsertFresh => _ = tx.insert(items, fresh, row)?,
                 Delete(key) => _ = tx.delete(items, key)?,
                 Scan(low, high) => _ = tx.scan(items, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
                 ReadLeft(key) => _ = tx.read(items, key, Item::LEFT)?,

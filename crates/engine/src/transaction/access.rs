@@ -427,6 +427,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                     }
                     match outcome? {
                         Revived::Image(position) => return Ok(Some(position)),
+                        Revived::Exists if self.is_later() => {
+                            let (key, table) = (key.name(), table.name());
+                            let step = format!("inserts the key {key} of the table {table}, which has a row already,");
+                            return Err(self.refuse_later(&step));
+                        }
                         Revived::Exists => return Ok(None),
                         Revived::Unlinked => spin.wait(),
                     }

@@ -1,8 +1,9 @@
 //! The ranges of keys into which later parts will insert.
 //!
 //! ```text
-//! ring:   . . [ ticket | table | low key | high key ] [ ... ] [ ... ] . .
-//!             ^ first                                                 ^ end
+//! ring:    . . [ ticket | table | low key | high key ] [ ... ] [ ... ] . .
+//!              ^ first                                                 ^ end
+//! counts:  [ 0 | 2 | 1 | 0 | ... ]    the ranges in the ring, by the remainder of the table
 //! ```
 //!
 //! Only the transaction that has the turn reads or changes the ring. It adds a range at its border.
@@ -17,6 +18,8 @@ use super::sequence::{Known, Sequence, Ticket};
 
 /// The most ranges of a transaction. One with more keeps the turn.
 pub(super) const MOST: usize = 4;
+/// The number of counts.
+const COUNTS: usize = 64;
 /// The words of an entry: ticket, table, and two keys.
 const WORDS: usize = 2 + 2 * 4;
 
@@ -30,6 +33,7 @@ struct Entry<M: Machine>([M::U64; WORDS]);
 pub(super) struct PendingInserts<M: Machine> {
     /// The position of the first entry, and that behind the last one. Both only grow.
     ends: Block<M, [M::U64; 2]>,
+    counts: Block<M, M::U64>,
     ring: Block<M, Entry<M>>,
 }
 
@@ -39,8 +43,16 @@ impl<M: Machine> PendingInserts<M> {
         let entry = || Entry(std::array::from_fn(|_| M::U64::new(0)));
         PendingInserts {
             ends: Block::new(1, |_| [M::U64::new(0), M::U64::new(0)]),
+            counts: Block::new(COUNTS, |_| M::U64::new(0)),
             ring: Block::new(workers * MOST, |_| entry()),
         }
+    }
+
+    /// Changes the count of a table by one.
+    fn count(&self, table: u32, change: fn(u64, u64) -> u64) {
+        let count = &self.counts[table as usize % COUNTS];
+        // Relaxed, both: as in `pending`.
+        count.store(change(count.load(Ordering::Relaxed), 1), Ordering::Relaxed);
     }
 
     fn entry(&self, position: u64) -> &[M::U64; WORDS] {
@@ -55,6 +67,9 @@ impl<M: Machine> PendingInserts<M> {
         let (mut position, end) = (first.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         let before = position;
         while position < end && sequence.has_ended(known, self.entry(position)[0].load(Ordering::Relaxed)) {
+            // Relaxed: as above.
+            let table = self.entry(position)[1].load(Ordering::Relaxed);
+            self.count(table as u32, u64::wrapping_sub);
             position += 1;
         }
         if position != before {
@@ -64,7 +79,9 @@ impl<M: Machine> PendingInserts<M> {
         (position, end)
     }
 
-    /// Calls `meet` with the ticket of each pending range that has a key in common with `range`.
+    /// Calls `meet` with the ticket of each range that has a key in common with `range`, and of
+    /// whose transaction it is not known yet that it has ended. It may have ended since the worker
+    /// last looked for a key there.
     fn for_each(
         &self,
         sequence: &Sequence<M>,
@@ -72,21 +89,28 @@ impl<M: Machine> PendingInserts<M> {
         range: &NamedRange,
         mut meet: impl FnMut(&mut Known, Ticket),
     ) {
-        let (first, end) = self.pending(sequence, known);
-        for position in first..end {
+        // Relaxed: as in `pending`.
+        if self.counts[range.table as usize % COUNTS].load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let [first, end] = &self.ends[0];
+        // Relaxed, both: as in `pending`.
+        for position in first.load(Ordering::Relaxed)..end.load(Ordering::Relaxed) {
             // Relaxed, all: as in `pending`.
             let words = std::array::from_fn::<u64, WORDS, _>(|at| self.entry(position)[at].load(Ordering::Relaxed));
             let [ticket, table, keys @ ..] = words;
             let (low, high) = keys.split_at(4);
             let key = |words: &[u64]| [words[0], words[1], words[2], words[3]];
             let other = NamedRange { table: table as u32, low: key(low), high: key(high) };
-            if other.meets(range) && !sequence.has_ended(known, ticket) {
+            if other.meets(range) && !known.has_ended(ticket) {
                 meet(known, ticket);
             }
         }
+        self.pending(sequence, known);
     }
 
-    /// Waits until no pending range has a key in common with this one. Returns whether one had.
+    /// Waits until no pending range has a key in common with this one. Returns whether one had, and
+    /// may have got its rows since the worker last looked.
     pub(super) fn wait(&self, sequence: &Sequence<M>, known: &mut Known, range: &NamedRange) -> bool {
         let mut waited = false;
         self.for_each(sequence, known, range, |known, earlier| {
@@ -122,6 +146,7 @@ impl<M: Machine> PendingInserts<M> {
             // Relaxed: as in `pending`.
             at.store(word, Ordering::Relaxed);
         }
+        self.count(range.table, u64::wrapping_add);
         // Relaxed: as in `pending`.
         self.ends[0][1].store(end + 1, Ordering::Relaxed);
     }

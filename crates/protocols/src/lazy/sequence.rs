@@ -28,6 +28,11 @@ pub(super) fn ticket(number: u64, worker: usize) -> Ticket {
     number << WORKER_BITS | worker as u64
 }
 
+/// Returns the number and the worker of a ticket.
+fn parts(ticket: Ticket) -> (u64, usize) {
+    (ticket >> WORKER_BITS, (ticket & ((1 << WORKER_BITS) - 1)) as usize)
+}
+
 /// A word in two lines of its own, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -37,6 +42,15 @@ struct Line<M: Machine>(M::U64);
 /// most looks at the lines of `ended`.
 #[derive(Debug)]
 pub(super) struct Known(Box<[u64]>);
+
+impl Known {
+    /// Whether it is known that a transaction has ended.
+    #[inline(always)]
+    pub(super) fn has_ended(&self, ticket: Ticket) -> bool {
+        let (number, worker) = parts(ticket);
+        self.0[worker] >= number
+    }
+}
 
 /// The sequence.
 #[derive(Debug)]
@@ -98,10 +112,10 @@ impl<M: Machine> Sequence<M> {
     /// Whether a transaction has ended.
     #[inline(always)]
     pub(super) fn has_ended(&self, known: &mut Known, ticket: Ticket) -> bool {
-        let (number, worker) = (ticket >> WORKER_BITS, (ticket & ((1 << WORKER_BITS) - 1)) as usize);
-        if known.0[worker] >= number {
+        if known.has_ended(ticket) {
             return true;
         }
+        let (number, worker) = parts(ticket);
         // Acquire: pairs with the Release of `end`.
         known.0[worker] = self.ended[worker].0.load(Ordering::Acquire);
         known.0[worker] >= number

@@ -1,8 +1,8 @@
 //! The programs of the litmus shapes. [`Shape`](super::Shape) says what each shape is for.
 
 use super::Step::{
-    self, AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Later, Modify, ModifyRight,
-    RaiseLeft, Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
+    self, AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertFresh, InsertOther, Later, Modify,
+    ModifyRight, RaiseLeft, Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 use super::{ABSENT, LEAF};
 
@@ -97,11 +97,12 @@ pub(super) const LATER: Programs = &[
     &[Modify(0), Later, AddLeft(0), AddBoth(1)],
     &[Later, Batch(1, 0)],
 ];
+/// The first fresh keys of three workers are `ABSENT` and the two behind it.
 pub(super) const LATER_INSERTS: Programs = &[
-    &[Read(ABSENT + 1), Later, Insert(ABSENT)],
-    &[Read(ABSENT), Later, Insert(ABSENT + 1), Modify(0)],
-    &[Scan(ABSENT, ABSENT + 2), Later, Modify(0)],
+    &[Read(ABSENT + 1), Later, InsertFresh],
+    &[Read(ABSENT), Later, InsertFresh, Modify(0)],
+    &[Scan(ABSENT, ABSENT + 20), Later, Modify(0)],
     &[Read(0), Delete(ABSENT), Delete(ABSENT + 1)],
-    &[Insert(ABSENT), Later, Read(ABSENT + 1)],
-    &[Later, Modify(ABSENT), Read(0)],
+    &[Modify(1), Later, Read(ABSENT + 1)],
+    &[Read(1), Later, Modify(ABSENT), Read(0)],
 ];
