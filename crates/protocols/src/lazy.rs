@@ -319,14 +319,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
     // A gap needs no version: a transaction that looks into it holds the turn, and has waited for
     // the inserts of earlier ones.
     #[inline(always)]
-    fn observe_leaf(
-        &self,
-        _: &mut Context<M>,
-        _: &mut LazyWorker<M>,
-        _: u32,
-        _: Leaf<M>,
-        _: u64,
-    ) -> Result<(), Abort> {
+    fn observe_leaf(&self, _: &mut Context<M>, _: &mut LazyWorker<M>, _: u32, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -347,7 +340,9 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         }
         Self::install_now(cx, local);
         // Judged by the rows as they are now, and before the requests, which change none.
-        if !F::PASS_BEFORE_INSTALL && !F::KEEP_NO_TURN && !Self::all_exist(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
+        if !F::PASS_BEFORE_INSTALL && !F::KEEP_NO_TURN && !Self::all_exist(cx)
+            || cx.declaration.insert_ranges().len() > inserts::MOST
+        {
             local.part = Part::LaterInTurn;
         }
         if F::PASS_BEFORE_REQUESTS && local.part == Part::Later {
@@ -367,9 +362,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
 
     fn await_inserts(&self, _: &mut Context<M>, local: &mut LazyWorker<M>, range: NamedRange) -> bool {
         // A later part looks into no gap but its own ranges, for which it has waited.
-        local.part != Part::Later
-            && !F::FORGET_INSERTS
-            && self.inserts.wait(&self.sequence, &mut local.known, &range)
+        local.part != Part::Later && !F::FORGET_INSERTS && self.inserts.wait(&self.sequence, &mut local.known, &range)
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {

@@ -253,10 +253,7 @@ impl Shape {
     /// need several transactions, one after the other, in many combinations.
     fn draws_programs(self) -> bool {
         use Shape::{Later, LaterInserts, Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
-        matches!(
-            self,
-            Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex | Later | LaterInserts
-        )
+        matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex | Later | LaterInserts)
     }
 
     /// Returns the number of keys of the first table that have a row at the start, and the distance
@@ -463,8 +460,9 @@ impl Workload for Litmus {
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
-        let reads =
-            |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..) | Later);
+        let reads = |step: &Step| {
+            matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..) | Later)
+        };
         if input.0.iter().all(reads) {
             declaration.read_only();
         }

@@ -187,7 +187,11 @@ impl<'t, T: RawTxn> Checked<'t, T> {
     /// Wraps `inner`, a transaction that has just begun and is of this type. Where transactions
     /// have later parts ([`RawTxn::defers`]), they may take their steps in another order.
     pub fn new(inner: &'t mut T, checker: &'t mut PieceChecker, of: usize) -> Self {
-        if inner.defers() { checker.begin_free() } else { checker.begin(Some(of)) }
+        if inner.defers() {
+            checker.begin_free()
+        } else {
+            checker.begin(Some(of))
+        }
         Checked { inner, checker }
     }
 

@@ -29,10 +29,8 @@ fn now_and_later<P: NamedProtocol<Loom>>(worker: &mut Worker<P, Loom>, rows: &Ro
 fn crossed<P: NamedProtocol<Loom>>() {
     let mut world = World::<P>::new(IndexKind::Hash, 1, &[1, 2]);
     let rows = world.rows;
-    world.beside(
-        |worker, rows| now_and_later(worker, rows, [1, 2]),
-        move |worker| now_and_later(worker, &rows, [2, 1]),
-    );
+    world
+        .beside(|worker, rows| now_and_later(worker, rows, [1, 2]), move |worker| now_and_later(worker, &rows, [2, 1]));
     assert_eq!([1, 2].map(|key| world.row(key)), [Some(2); 2], "an addition is lost");
 }
 

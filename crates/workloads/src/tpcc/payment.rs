@@ -171,7 +171,8 @@ impl<F: Faults> Tpcc<F> {
         let mut found = tx.update(&tables.district, district, District::YTD.add(input.amount))?;
         found &= tx.update(&tables.warehouse, input.warehouse, Warehouse::YTD.add(input.amount))?;
         let (Some(place), Some(office), true) = (place, office, found) else {
-            client.suspicion = Some(format!("Payment by customer {customer} found rows missing that are never deleted"));
+            client.suspicion =
+                Some(format!("Payment by customer {customer} found rows missing that are never deleted"));
             return Ok(());
         };
         let history = client.number << HISTORY_BITS | input.date;
