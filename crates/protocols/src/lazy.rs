@@ -1,11 +1,11 @@
 //! Deterministic lazy evaluation: a transaction is decided at once, and most of it runs later.
 //!
 //! **Idea.** A transaction has two parts. The part that comes *now* decides whether the transaction
-//! commits: it has the checks, and the few rows that all transactions want. The *later* part has the
-//! rest, and its rows are known when the first part ends. The first parts run one after the other,
-//! and that is the order of the transactions. At the *border* between the parts a transaction asks
-//! for the rows of its later part, and lets the next one begin. So the later parts of many
-//! transactions run side by side, each as soon as the earlier ones have left its rows.
+//! commits: it has the checks, and the few rows that all transactions want. The *later* part has
+//! the rest, and its rows are known when the first part ends. The first parts run one after the
+//! other, and that is the order of the transactions. At the *border* between the parts a
+//! transaction asks for the rows of its later part, and lets the next one begin. So the later parts
+//! of many transactions run side by side, each as soon as the earlier ones have left its rows.
 //!
 //! ```text
 //! worker 1   [ now | border ]  later ...........
@@ -40,14 +40,14 @@
 //! ([`inserts`]). Anything else is an error that names table and key
 //! ([`AbortReason::Undeclared`](contend_engine::AbortReason::Undeclared)). A cancel there comes too
 //! late, and is the same error. Then the writes of the first part stay, and those of the later part
-//! are dropped. A row that was named and does not exist could be inserted by a later transaction. So
-//! a transaction that has named one keeps the turn until its end.
+//! are dropped. A row that was named and does not exist could be inserted by a later transaction.
+//! So a transaction that has named one keeps the turn until its end.
 //!
 //! **Metadata.** Four words for each cell: the flags of [`crate::alone`], and the requests.
 //!
 //! **Commit point.** The border, or the commit of a transaction without a later part. A log counts
-//! the transaction to the epoch of that moment. Each transaction that sees its writes passes its own
-//! border later, and so counts to the same epoch or to a later one.
+//! the transaction to the epoch of that moment. Each transaction that sees its writes passes its
+//! own border later, and so counts to the same epoch or to a later one.
 //!
 //! **Waits** are for the turn, whose holder waits for nothing but earlier transactions, and for
 //! earlier transactions. All of them pass the border before, so they end. There is no deadlock, and
@@ -56,11 +56,11 @@
 //! **Phantoms.** Scans and misses hold the turn, so no other transaction comes or goes meanwhile.
 //! What earlier later parts will insert is known by its range of keys, and is waited for.
 //!
-//! **Departures from the paper.** The worker that ran the first part runs the later part as well, so
-//! nothing stays undone for ever, and no read has to run another transaction's code. There is no
+//! **Departures from the paper.** The worker that ran the first part runs the later part as well,
+//! so nothing stays undone for ever, and no read has to run another transaction's code. There is no
 //! sequencer thread, no batch and no limit on the length of a chain: each worker comes by in its
-//! turn. A request is a number in the row, not a version of its own, so later parts that write a row
-//! run one after the other even if no one reads between them.
+//! turn. A request is a number in the row, not a version of its own, so later parts that write a
+//! row run one after the other even if no one reads between them.
 
 mod inserts;
 mod requests;
@@ -138,7 +138,8 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
             }
         }
         if !F::DECIDE_LATE {
-            // Also if nothing is installed now: whoever waits for the later part commits later.
+            // Also if nothing is installed now: a transaction that waits for the later part commits
+            // later.
             cx.writes.will_commit();
         }
         M::step("install");
@@ -163,8 +164,8 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
 
     /// Whether all rows that were named exist, so that no later transaction can insert one of them.
     fn all_exist(cx: &Context<M>) -> bool {
-        // Relaxed: whoever inserts or deletes holds the turn, or was waited for. A collector leaves
-        // rows alone.
+        // Relaxed: only a holder of the turn inserts or deletes here, or a later part that the
+        // accesses wait for. A collector leaves rows alone.
         let has_row = |record: Record<M>| record.word().load(Ordering::Relaxed) & ABSENT == 0;
         cx.declaration.rows().iter().all(|row| row.record().is_some_and(has_row))
     }

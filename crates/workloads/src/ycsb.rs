@@ -350,16 +350,15 @@ impl Ycsb {
         Ok(digest)
     }
 
-    /// Names the rows of all operations for the later part of the transaction.
+    /// Names the rows of all operations for the later part of the transaction, and returns it.
     #[inline(always)]
-    fn name_rows<T: Txn>(&self, tx: &mut T, input: &Input) {
+    fn name_rows<'t, T: Txn>(&self, tx: &'t mut T, input: &Input) -> &'t mut T {
         input.reads.iter().for_each(|&key| tx.later_row(&self.table, key, false));
-        for operation in &input.operations {
-            match operation.kind {
-                Kind::Insert => tx.later_inserts(&self.table, operation.key..=operation.key),
-                kind => tx.later_row(&self.table, operation.key, kind == Kind::Write),
-            }
-        }
+        input.operations.iter().for_each(|&Operation { kind, key, .. }| match kind {
+            Kind::Insert => tx.later_inserts(&self.table, key..=key),
+            kind => tx.later_row(&self.table, key, kind == Kind::Write),
+        });
+        tx
     }
 
     /// Runs the operations. Returns a digest of the rows read, and the number of surprises
@@ -679,13 +678,9 @@ impl Workload for Ycsb {
 
     #[inline]
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        // All keys are known, so everything may come later. A scan must come now.
-        let (sink, surprises) = if self.scan_below == 0 {
-            self.name_rows(tx, input);
-            tx.later(|tx| tx.piece(OPERATIONS, |tx| self.operate(tx, input)))?
-        } else {
-            tx.piece(OPERATIONS, |tx| self.operate(tx, input))?
-        };
+        let run = |tx: &mut T| tx.piece(OPERATIONS, |tx| self.operate(tx, input));
+        // A scan must come now.
+        let (sink, surprises) = if self.scan_below > 0 { run(tx)? } else { self.name_rows(tx, input).later(run)? };
         client.sink ^= sink;
         client.surprises = surprises;
         Ok(())

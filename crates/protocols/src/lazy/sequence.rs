@@ -76,7 +76,7 @@ impl<M: Machine> Sequence<M> {
 
     /// Waits for the turn, and returns the number of the transaction that has it.
     pub(super) fn await_turn(&self) -> u64 {
-        // Relaxed: the number orders nothing. Whoever had the turn before passes it on below.
+        // Relaxed: the number orders nothing. The last holder passes the turn on below.
         let number = self.next[0].0.fetch_add(1, Ordering::Relaxed);
         let line = self.line(number);
         let mut spin = Spin::<M>::new();
