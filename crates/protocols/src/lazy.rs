@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | the sequencer: first parts one after the other | [`Sequence`] |
 //! | a read now, of a row that is still to be written | `read`, `write`: [`requests::await_writer`] |
-//! | leave stickies: the rows of the later part, in the order of the sequence | `begin_later`: [`requests::ask`] |
+//! | leave stickies: the rows of the later part, in the order of the sequence | `begin_later`: [`Requests::ask`] |
 //! | the later part runs when its reads are there | `begin_later`: [`Requests::await_grants`] |
 //! | fill the stickies in | `commit` |
 //!
@@ -38,9 +38,8 @@
 //!
 //! **The later part** touches the named rows, and inserts new keys into the named ranges
 //! ([`inserts`]). Anything else is an error that names table and key
-//! ([`AbortReason::Undeclared`](contend_engine::AbortReason::Undeclared)). A cancel there comes too
-//! late, and is the same error. Then the writes of the first part stay, and those of the later part
-//! are dropped. A row that was named and does not exist could be inserted by a later transaction.
+//! ([`AbortReason::Undeclared`]). A cancel there comes too late, and is the same error. Then the
+//! writes of the first part stay, and those of the later part are dropped. A row that was named and does not exist could be inserted by a later transaction.
 //! So a transaction that has named one keeps the turn until its end.
 //!
 //! **Metadata.** Four words for each cell: the flags of [`crate::alone`], and the requests.
