@@ -39,8 +39,9 @@
 //! **The later part** touches the named rows, and inserts new keys into the named ranges
 //! ([`inserts`]). Anything else is an error that names table and key
 //! ([`AbortReason::Undeclared`]). A cancel there comes too late, and is the same error. Then the
-//! writes of the first part stay, and those of the later part are dropped. A row that was named and does not exist could be inserted by a later transaction.
-//! So a transaction that has named one keeps the turn until its end.
+//! writes of the first part stay, and those of the later part are dropped. A row that was named and
+//! does not exist could be inserted by a later transaction. So a transaction that has named one
+//! keeps the turn until its end.
 //!
 //! **Metadata.** Four words for each cell: the flags of [`crate::alone`], and the requests.
 //!
