@@ -51,7 +51,8 @@
 //!
 //! **Waits** are for the turn, whose holder waits for nothing but earlier transactions, and for
 //! earlier transactions. All of them pass the border before, so they end. There is no deadlock, and
-//! no transaction aborts because of another.
+//! no transaction aborts because of another. But a thread may have two transactions open. So
+//! a wait for the turn is given up after a second.
 //!
 //! **Phantoms.** Scans and misses hold the turn, so no other transaction comes or goes meanwhile.
 //! What earlier later parts will insert is known by its range of keys, and is waited for.
@@ -100,6 +101,8 @@ pub struct Lazy<M: Machine, F = Sound> {
 /// The part of a transaction that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
+    /// None: it has not had the turn.
+    None,
     /// The part that comes now, which holds the turn.
     Now,
     /// The later part.
@@ -114,6 +117,8 @@ pub struct LazyWorker<M: Machine> {
     part: Part,
     /// The running transaction's number in the sequence.
     number: u64,
+    /// The last number for whose turn the worker has not waited long enough, or 0.
+    given_up: u64,
     known: Known,
     requests: Requests<M>,
     /// The positions of writes that wait for the end of the later part.
@@ -137,11 +142,8 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
                 cx.writes.merge(position);
             }
         }
-        if !F::DECIDE_LATE {
-            // Also if nothing is installed now: a transaction that waits for the later part commits
-            // later.
-            cx.writes.will_commit();
-        }
+        // Also if nothing is installed now: a transaction that waits for the later part commits later.
+        cx.writes.will_commit();
         M::step("install");
         let mut hidden = local.hidden.iter().copied().peekable();
         for position in 0..local.seen {
@@ -190,11 +192,11 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
 
     /// Ends the running transaction: others may use the rows of its later part.
     fn end(&self, local: &mut LazyWorker<M>, worker: usize) {
-        if local.part != Part::Now {
+        if matches!(local.part, Part::Later | Part::LaterInTurn) {
             local.requests.release();
             self.sequence.end(worker, local.number);
         }
-        if local.part != Part::Later {
+        if matches!(local.part, Part::Now | Part::LaterInTurn) {
             self.sequence.pass_turn(local.number);
         }
     }
@@ -241,8 +243,9 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
 
     fn new_worker_state(&self, _: usize) -> LazyWorker<M> {
         LazyWorker {
-            part: Part::Now,
+            part: Part::None,
             number: 0,
+            given_up: 0,
             known: self.sequence.known(),
             requests: Requests::new(),
             hidden: Vec::with_capacity(16),
@@ -258,8 +261,9 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
 
     fn begin(&self, _: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
         M::step("wait for the turn");
+        local.part = Part::None;
+        local.number = self.sequence.await_turn(&mut local.given_up)?;
         local.part = Part::Now;
-        local.number = self.sequence.await_turn();
         Ok(())
     }
 
@@ -422,8 +426,6 @@ faults! {
         KEEP_NO_TURN,
         /// A transaction ends before it has installed the writes of its later part.
         END_EARLY,
-        /// For the log, a transaction is decided only at the end of its later part.
-        DECIDE_LATE,
     }
     pub const FAULTS;
 }

@@ -15,7 +15,10 @@
 //! says which of its transactions have ended. A *ticket* names a transaction by its number and its
 //! worker, in one word.
 
+use contend_engine::{Abort, AbortReason};
 use contend_machine::{Atomic64, Block, Machine, Ordering, Spin};
+
+use crate::method::wait::LOCK_WAITS_MAX;
 
 /// The lower bits of a ticket: the worker. The others are the number.
 const WORKER_BITS: u32 = 16;
@@ -26,6 +29,24 @@ pub(super) type Ticket = u64;
 /// Returns the ticket of a transaction.
 pub(super) fn ticket(number: u64, worker: usize) -> Ticket {
     number << WORKER_BITS | worker as u64
+}
+
+/// The flag of a number whose worker does not wait for the turn any more.
+const GIVEN_UP: u64 = 1 << 63;
+/// The time in seconds after which a wait for the turn is given up: a thread may have two
+/// transactions open, or stand in a debugger.
+const WAIT_MAX: f64 = 1.0;
+
+/// Whether a wait must be given up. Most waits never look at the clock.
+fn is_too_long<M: Machine>(spin: &Spin<M>, began: &mut u64) -> bool {
+    if spin.count() < LOCK_WAITS_MAX {
+        return false;
+    }
+    let now = M::now();
+    if *began == 0 {
+        *began = now;
+    }
+    now.wrapping_sub(*began) as f64 > WAIT_MAX * M::cycles_per_second()
 }
 
 /// Returns the number and the worker of a ticket.
@@ -74,26 +95,54 @@ impl<M: Machine> Sequence<M> {
         Known(vec![0; self.ended.len()].into())
     }
 
-    /// Waits for the turn, and returns the number of the transaction that has it.
-    pub(super) fn await_turn(&self) -> u64 {
+    /// Waits for the turn, and returns the number of the transaction that has it. `given_up` is the
+    /// last number whose turn the worker has not waited for, or 0.
+    ///
+    /// # Errors
+    /// The wait took too long.
+    pub(super) fn await_turn(&self, given_up: &mut u64) -> Result<u64, Abort> {
+        let mut spin = Spin::<M>::new();
+        let mut began = 0;
+        // Relaxed: only the turn's passing on changes the line, and nothing is read behind it. A
+        // worker draws no number before its last one is behind. So there are never more numbers
+        // than lines.
+        while *given_up != 0 && self.line(*given_up).load(Ordering::Relaxed) == *given_up | GIVEN_UP {
+            if is_too_long(&spin, &mut began) {
+                return Err(Abort::new(AbortReason::LockTimeout));
+            }
+            spin.wait_briefly();
+        }
+        *given_up = 0;
         // Relaxed: the number orders nothing. The last holder passes the turn on below.
         let number = self.next[0].0.fetch_add(1, Ordering::Relaxed);
         let line = self.line(number);
-        let mut spin = Spin::<M>::new();
-        // Acquire: pairs with the Release of `pass_turn`: all that earlier transactions did in
-        // their turns comes before.
-        while line.load(Ordering::Acquire) != number {
+        loop {
+            // Acquire: pairs with the Release of `pass_turn`: all that earlier transactions did in
+            // their turns comes before.
+            let seen = line.load(Ordering::Acquire);
+            if seen == number {
+                return Ok(number);
+            }
+            // Relaxed, both: nothing comes with it. The exchange fails if the turn comes meanwhile.
+            if is_too_long(&spin, &mut began)
+                && line.compare_exchange(seen, number | GIVEN_UP, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            {
+                *given_up = number;
+                return Err(Abort::new(AbortReason::LockTimeout));
+            }
             spin.wait_briefly();
         }
-        number
     }
 
     /// Passes the turn on from the transaction of this number.
     pub(super) fn pass_turn(&self, number: u64) {
         M::step("pass the turn on");
+        let mut next = number + 1;
         // Release: pairs with the Acquire of `await_turn`. No other transaction waits at the line:
         // as many numbers are waited for as there are workers, and they follow one another.
-        self.line(number + 1).store(number + 1, Ordering::Release);
+        while self.line(next).swap(next, Ordering::Release) == next | GIVEN_UP {
+            next += 1;
+        }
     }
 
     /// Returns the line at which the transaction of this number waits.
