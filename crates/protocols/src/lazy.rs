@@ -142,7 +142,8 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
                 cx.writes.merge(position);
             }
         }
-        // Also if nothing is installed now: a transaction that waits for the later part commits later.
+        // Also if nothing is installed now: a transaction that waits for the later part commits
+        // later.
         cx.writes.will_commit();
         M::step("install");
         let mut hidden = local.hidden.iter().copied().peekable();
