@@ -124,6 +124,22 @@ impl<T: RawTxn> RawTxn for Noted<'_, T> {
         self.inner.end_piece(piece, failed)
     }
 
+    fn defers(&self) -> bool {
+        self.inner.defers()
+    }
+
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        self.inner.later_row(table, key, writes);
+    }
+
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        self.inner.later_inserts(table, keys);
+    }
+
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        self.inner.begin_later()
+    }
+
     fn note_cancel(&mut self) -> Abort {
         // A body may cancel behind a piece, and that counts as a cancel in it.
         let last = self.trace.events.iter().rev().find_map(|event| event.piece);

@@ -89,6 +89,7 @@ pub mod protocols {
     pub use contend_protocols::deterministic::aria::{Aria, AriaOptions};
     pub use contend_protocols::deterministic::calvin::{Calvin, CalvinOptions};
     pub use contend_protocols::hstore::{HStore, HStoreOptions};
+    pub use contend_protocols::lazy::{Lazy, LazyOptions};
     pub use contend_protocols::locking::bamboo::Bamboo;
     pub use contend_protocols::locking::deadlock_detection::{DeadlockDetection, DeadlockOptions};
     pub use contend_protocols::locking::no_wait::{NoWait, NoWaitOptions};

@@ -4,6 +4,7 @@
 //! order, or its partitions of the data. A workload that can say so does it for every transaction.
 //! If the protocol doesn't ask, the workload's closure is not called and no row is looked up.
 
+use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 
 use contend_machine::Machine;
@@ -40,6 +41,11 @@ impl<M: Machine> DeclaredRow<M> {
         self.record.map(|record| self.table().cells(record, Groups::ALL))
     }
 
+    /// Returns the row's record; `None` if there was none when the row was declared.
+    pub fn record(&self) -> Option<Record<M>> {
+        self.record
+    }
+
     /// Returns the number of the row's table, and the row's key, also if there is no such row.
     pub fn table_and_key(&self) -> (u32, &KeyWords) {
         (self.table().id(), &self.key)
@@ -47,6 +53,24 @@ impl<M: Machine> DeclaredRow<M> {
 
     fn record_value(&self) -> u64 {
         self.record.map_or(0, Record::value)
+    }
+}
+
+/// A range of keys into which the later part of a transaction inserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedRange {
+    /// The number of the table.
+    pub table: u32,
+    /// The first key.
+    pub low: KeyWords,
+    /// The last key.
+    pub high: KeyWords,
+}
+
+impl NamedRange {
+    /// Whether both ranges have a key in common.
+    pub fn meets(&self, other: &NamedRange) -> bool {
+        self.table == other.table && self.low <= other.high && other.low <= self.high
     }
 }
 
@@ -64,6 +88,14 @@ pub struct Declaration<M: Machine> {
     /// The position in `rows` of the row that will probably be touched next.
     next: usize,
     partitions: Vec<usize>,
+    /// The rows that were named for the later part. They become `rows` when that part begins.
+    later: Vec<DeclaredRow<M>>,
+    /// The ranges that were named for the inserts of the later part.
+    inserts: Vec<NamedRange>,
+    /// Whether the later part runs ([`contend_model::Txn::later`]).
+    is_later: bool,
+    /// Whether accesses are to be looked up in `rows`.
+    guides: bool,
     /// The declared keys inside of a range, while it is judged.
     inside: Vec<KeyWords>,
     /// The first access to a row that a complete declaration lacks, in a sentence.
@@ -85,6 +117,7 @@ impl<M: Machine> Declaration<M> {
     pub(crate) fn new(needs: DeclarationNeeds, store: StoreId) -> Self {
         let (rows, sorted, partitions) = (Vec::new(), Vec::new(), Vec::new());
         let (inside, violation) = (Vec::new(), None);
+        let (later, inserts) = (Vec::new(), Vec::new());
         Declaration {
             store,
             needs,
@@ -94,6 +127,10 @@ impl<M: Machine> Declaration<M> {
             sorted,
             next: 0,
             partitions,
+            later,
+            inserts,
+            is_later: false,
+            guides: false,
             inside,
             violation,
         }
@@ -144,21 +181,73 @@ impl<M: Machine> Declaration<M> {
             unsafe { catalog::stored(self.store, table) }.unwrap_or_else(|| catalog::refuse(table));
         let record = table.find(key);
         if record.is_some() || self.is_complete() {
+            self.guides = true;
             self.rows.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
         }
+    }
+
+    /// Names a row that the later part of the running transaction will touch.
+    pub(crate) fn name_row<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, writes: bool) {
+        let record = table.find(key);
+        self.later.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
+    }
+
+    /// Names a range of keys into which the later part of the running transaction will insert.
+    pub(crate) fn name_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, keys: &RangeInclusive<K>) {
+        let (low, high) = (keys.start().to_words(), keys.end().to_words());
+        self.inserts.push(NamedRange { table: table.id(), low, high });
+    }
+
+    /// Begins the later part. It may touch only what was named for it, so the rows that were named
+    /// are the declared ones from now on.
+    pub(crate) fn begin_later(&mut self) {
+        std::mem::swap(&mut self.rows, &mut self.later);
+        (self.next, self.is_later, self.guides) = (0, true, true);
+    }
+
+    /// Whether the later part of the transaction has begun.
+    #[inline(always)]
+    pub(crate) fn is_later(&self) -> bool {
+        self.is_later
+    }
+
+    /// Returns the ranges that were named for the inserts of the later part.
+    pub fn insert_ranges(&self) -> &[NamedRange] {
+        &self.inserts
+    }
+
+    /// Returns what the declaration says about a key that is going to be inserted.
+    pub(crate) fn find_for_insert<K: Key>(&mut self, table: &StoredTable<M, K>, key: K) -> Declared<M> {
+        if !self.is_later {
+            return self.find(table, key, true);
+        }
+        let words = key.to_words();
+        let own = NamedRange { table: table.id(), low: words, high: words };
+        if self.inserts.iter().any(|range| range.meets(&own)) {
+            return Declared::LookUp;
+        }
+        self.refuse(table, &key.name(), "inserts");
+        Declared::Refused
+    }
+
+    /// Refuses a step that the later part of a transaction must not take.
+    #[cold]
+    pub(crate) fn refuse_later(&mut self, step: &str) {
+        let violation = || format!("a transaction {step} in its later part, after it was decided that it commits");
+        self.violation.get_or_insert_with(violation);
     }
 
     /// Whether the transaction may touch no other rows than the declared ones, if it has declared
     /// any.
     #[inline(always)]
     fn is_complete(&self) -> bool {
-        self.needs == DeclarationNeeds::RowsOrPartitions
+        self.needs == DeclarationNeeds::RowsOrPartitions || self.is_later
     }
 
     /// Whether rows were declared, so that [`Declaration::find`] may find their records.
     #[inline(always)]
     pub(crate) fn has_rows(&self) -> bool {
-        !self.rows.is_empty()
+        self.guides
     }
 
     /// Returns what the declared rows say about a key that is going to be read, or written. Where
@@ -177,7 +266,7 @@ impl<M: Machine> Declaration<M> {
                 self.rows[position].record.map_or(Declared::LookUp, Declared::At)
             }
             None if complete => {
-                self.refuse(table, &key.name(), writes);
+                self.refuse(table, &key.name(), if writes { "writes" } else { "reads" });
                 Declared::Refused
             }
             None => Declared::LookUp,
@@ -202,16 +291,16 @@ impl<M: Machine> Declaration<M> {
         self.inside.dedup();
         let covers = keys.is_some_and(|keys| self.inside.len() as u64 > keys);
         if !covers {
-            self.refuse(table, &format!("{} to {}", low.name(), high.name()), false);
+            self.refuse(table, &format!("{} to {}", low.name(), high.name()), "reads");
         }
         covers
     }
 
     #[cold]
-    fn refuse<K: Key>(&mut self, table: &StoredTable<M, K>, keys: &str, writes: bool) {
-        let verb = if writes { "writes" } else { "reads" };
+    fn refuse<K: Key>(&mut self, table: &StoredTable<M, K>, keys: &str, verb: &str) {
+        let how = if self.is_later { "named for its later part" } else { "declared" };
         let violation =
-            || format!("a transaction {verb} the key {keys} of the table {}, which it has not declared", table.name());
+            || format!("a transaction {verb} the key {keys} of the table {}, which it has not {how}", table.name());
         self.violation.get_or_insert_with(violation);
     }
 
@@ -256,6 +345,9 @@ impl<M: Machine> Declaration<M> {
         self.rows.clear();
         self.next = 0;
         self.partitions.clear();
+        (self.is_later, self.guides) = (false, false);
+        self.later.clear();
+        self.inserts.clear();
     }
 }
 

@@ -7,6 +7,7 @@ use contend_machine::Machine;
 
 use crate::abort::{Abort, AbortReason};
 use crate::config::EngineOptions;
+use crate::declaration::NamedRange;
 use crate::group::Groups;
 use crate::pieces::{PieceBegin, PieceOutcome};
 use crate::protocol::{
@@ -101,6 +102,9 @@ trait Behind<M: Machine>: Send + Sync {
         high: &[u64],
     ) -> Result<(), Abort>;
     fn uses_pieces(&self) -> bool;
+    fn defers(&self) -> bool;
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut AnyWorkerState);
+    fn await_inserts(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, range: NamedRange) -> bool;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
     fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
     fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceOutcome, Abort>;
@@ -158,6 +162,10 @@ macro_rules! forward {
 
             fn observes_ranges(&self) -> bool {
                 Protocol::observes_ranges(self)
+            }
+
+            fn defers(&self) -> bool {
+                Protocol::defers(self)
             }
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
@@ -236,6 +244,10 @@ macro_rules! forward {
                 self.0.observes_ranges()
             }
 
+            fn defers(&self) -> bool {
+                self.0.defers()
+            }
+
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
                 self.0.declare(types, options)
             }
@@ -282,6 +294,8 @@ forward! {
     observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     observe_range(table: u32, low: &[u64], high: &[u64]) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
+    begin_later() -> ();
+    await_inserts(range: NamedRange) -> bool;
     begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
     end_piece(piece: Piece) -> Result<PieceOutcome, Abort>;
     undo_piece(reason: AbortReason) -> bool;

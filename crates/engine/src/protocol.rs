@@ -14,7 +14,7 @@ use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Opt
 
 use crate::cell_copy::Copies;
 use crate::config::EngineOptions;
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, NamedRange};
 use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredVersion};
 use crate::layout::TableCore;
@@ -722,6 +722,29 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// nothing, and the transaction aborts.
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) -> bool {
         let _ = (cx, local, reason);
+        false
+    }
+
+    /// Whether the protocol lets the rest of a transaction take effect later
+    /// ([`contend_model::Txn::later`]). Otherwise the engine calls neither
+    /// [`Protocol::begin_later`] nor [`Protocol::await_inserts`].
+    fn defers(&self) -> bool {
+        false
+    }
+
+    /// Begins the later part of the transaction, whose rows are the declared ones from now on
+    /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). From here on the transaction is
+    /// certain to commit. If [`Protocol::abort`] is called nevertheless, then because the
+    /// transaction's code has broken its promise, and the engine says so to the caller.
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
+        let _ = (cx, local);
+    }
+
+    /// Waits until no earlier transaction will insert into a range of keys any more. The engine
+    /// calls this before a scan, an insert and a delete, and after it has found no row under a key.
+    /// Returns whether there was anything to wait for.
+    fn await_inserts(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, range: NamedRange) -> bool {
+        let _ = (cx, local, range);
         false
     }
 

@@ -191,6 +191,50 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         Err(self.doom(abort))
     }
 
+    /// Whether the later part of the transaction runs. Most protocols have no such part.
+    #[inline(always)]
+    fn is_later(&self) -> bool {
+        self.defers() && self.worker.cx.declaration.is_later()
+    }
+
+    /// Refuses a step that the later part must not take.
+    #[cold]
+    fn refuse_later(&mut self, step: &str) -> Abort {
+        self.worker.cx.declaration.refuse_later(step);
+        self.undeclared()
+    }
+
+    #[inline(never)]
+    fn name_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        if let Ok(table) = self.admit(table) {
+            M::enter(if writes { WRITE_INDEX } else { READ_INDEX });
+            M::step("name a row");
+            self.worker.cx.declaration.name_row(table, key, writes);
+            M::enter(Phase::BODY);
+        }
+    }
+
+    /// Ends the part of the transaction that comes now.
+    #[inline(never)]
+    fn pass_border(&mut self) -> Result<(), Abort> {
+        if let Some(reason) = self.doomed {
+            return Err(Abort::new(reason));
+        }
+        if self.worker.cx.declaration.is_later() {
+            return Err(self.refuse_later("begins another later part"));
+        }
+        let worker = &mut *self.worker;
+        if !worker.cx.writes.fits_log() {
+            return Err(self.doom(Abort::new(AbortReason::TooLarge)));
+        }
+        M::enter(Phase::of(Operation::Validation, Activity::Manager));
+        M::step("border");
+        worker.cx.declaration.begin_later();
+        worker.engine.protocol().begin_later(&mut worker.cx, &mut worker.local);
+        M::enter(Phase::BODY);
+        Ok(())
+    }
+
     #[cold]
     fn refuse(&self) -> Abort {
         Abort::new(self.doomed.unwrap_or(AbortReason::Unsupported))
@@ -428,6 +472,11 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     fn delete_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<bool, Abort> {
         let table = self.admit(table)?;
         self.allow(table, Use::Delete)?;
+        if self.is_later() {
+            let step = format!("deletes the key {} of the table {}", key.name(), table.name());
+            return Err(self.refuse_later(&step));
+        }
+        self.await_inserts(table, key, key);
         let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE)?;
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
@@ -464,7 +513,36 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         }
     }
 
+    #[inline(always)]
+    fn defers(&self) -> bool {
+        self.worker.engine.protocol().defers()
+    }
+
+    #[inline(always)]
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        if self.defers() {
+            self.name_row(table, key, writes);
+        }
+    }
+
+    #[inline(always)]
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        if self.defers()
+            && let Ok(table) = self.admit(table)
+        {
+            self.worker.cx.declaration.name_inserts(table, &keys);
+        }
+    }
+
+    #[inline(always)]
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        if self.defers() { self.pass_border() } else { Ok(()) }
+    }
+
     fn note_cancel(&mut self) -> Abort {
+        if self.is_later() {
+            return self.refuse_later("cancels");
+        }
         let worker = &mut *self.worker;
         if worker.engine.protocol().uses_pieces() {
             if worker.engine.protocol().is_doomed(&mut worker.cx, &mut worker.local) {

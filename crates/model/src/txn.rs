@@ -191,6 +191,36 @@ pub trait RawTxn {
         failed.map_or(Ok(PieceEnd::Done), Err)
     }
 
+    /// Whether the rest of the transaction may take effect later; see [`Txn::later`]. Where the
+    /// order of steps that serves this best is not the one for other protocols, a body may ask.
+    #[inline(always)]
+    fn defers(&self) -> bool {
+        false
+    }
+
+    /// Names a row that the later part of the transaction will touch; see [`Txn::later`]. `writes`
+    /// tells whether it may write the row. Most stores ignore this.
+    #[inline(always)]
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        let _ = (table, key, writes);
+    }
+
+    /// Names a range of keys into which the later part of the transaction will insert; see
+    /// [`Txn::later`]. Most stores ignore this.
+    #[inline(always)]
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        let _ = (table, keys);
+    }
+
+    /// Ends the part of the transaction that comes now; see [`Txn::later`].
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        Ok(())
+    }
+
     /// Notes that the body cancels the transaction, and returns the abort; see [`Txn::cancel`].
     #[inline(always)]
     fn note_cancel(&mut self) -> Abort {
@@ -261,6 +291,23 @@ pub trait Txn: RawTxn {
                 PieceEnd::Again => {}
             }
         }
+    }
+
+    /// Runs the rest of the transaction, which may take effect later than what came before. A body
+    /// calls this at most once, as its last step. For most protocols it is `rest` and nothing else.
+    ///
+    /// A protocol that evaluates lazily decides here that the transaction commits, shows what it
+    /// has written so far, and lets the next transaction begin. So the rest must not cancel. It
+    /// touches no other rows than those that were named before
+    /// ([`later_row`](RawTxn::later_row), [`later_inserts`](RawTxn::later_inserts)). It deletes
+    /// nothing, and inserts only keys that have no row.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    #[inline(always)]
+    fn later<T>(&mut self, rest: impl FnOnce(&mut Self) -> Result<T, Abort>) -> Result<T, Abort> {
+        self.begin_later()?;
+        rest(self)
     }
 
     /// Reads the named columns; `None` if the key is absent.
@@ -543,6 +590,22 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
 
     fn end_piece(&mut self, piece: Piece, failed: Option<Abort>) -> Result<PieceEnd, Abort> {
         self.inner.end_piece(piece, failed)
+    }
+
+    fn defers(&self) -> bool {
+        self.inner.defers()
+    }
+
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        self.inner.later_row(table, key, writes);
+    }
+
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        self.inner.later_inserts(table, keys);
+    }
+
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        self.inner.begin_later()
     }
 
     fn note_cancel(&mut self) -> Abort {

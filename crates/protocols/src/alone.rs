@@ -1,5 +1,5 @@
 //! Records that no transaction locks, because something else keeps transactions apart: H-Store's
-//! partitions, Calvin's sequence, the phases of Aria's batches.
+//! partitions, Calvin's sequence, the phases of Aria's batches, the turns of lazy evaluation.
 //!
 //! A transaction reads and writes as if it were alone. Rows need no order of their own: whatever
 //! keeps the transactions apart also makes the writes of one visible to the next.
@@ -60,16 +60,21 @@ pub(crate) fn write<M: Machine>(
 pub(crate) fn install_all<M: Machine>(cx: &mut Context<M>) {
     cx.writes.apply_updates();
     M::step("install");
-    for position in 0..cx.writes.len() {
-        // The row first, then the flags (`install_held`).
-        flags::install_held(cx, position, |cell, clear, set| {
-            // Read-modify-writes: a collector changes other bits meanwhile. Release, both: the
-            // write counter comes before the flags; pairs with the Acquire of `try_lock` in
-            // `unlink`. Transactions get the row by that which keeps them apart.
-            let word = cell.word();
-            if set != 0 { word.fetch_or(set, Ordering::Release) } else { word.fetch_and(!clear, Ordering::Release) }
-        });
-    }
+    (0..cx.writes.len()).for_each(|position| install(cx, position));
+}
+
+/// Installs the write at `position`, whose updates have been applied. No other transaction reads or
+/// writes the row meanwhile.
+#[inline(always)]
+pub(crate) fn install<M: Machine>(cx: &mut Context<M>, position: usize) {
+    // The row first, then the flags (`install_held`).
+    flags::install_held(cx, position, |cell, clear, set| {
+        // Read-modify-writes: a collector changes other bits meanwhile. Release, both: the write
+        // counter comes before the flags; pairs with the Acquire of `try_lock` in `unlink`.
+        // Transactions get the row by that which keeps them apart.
+        let word = cell.word();
+        if set != 0 { word.fetch_or(set, Ordering::Release) } else { word.fetch_and(!clear, Ordering::Release) }
+    });
 }
 
 /// Locks a record without a row by its first cell, against other threads that would give it one or

@@ -14,6 +14,7 @@ pub mod deterministic;
 pub mod fault;
 pub mod flags;
 pub mod hstore;
+pub mod lazy;
 pub mod locking;
 pub mod method;
 pub mod multiversion;

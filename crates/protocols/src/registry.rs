@@ -83,4 +83,5 @@ protocols! {
     crate::pieces::chopping::Chopping<M>,
     crate::deterministic::aria::Aria<M>,
     crate::deterministic::calvin::Calvin<M>,
+    crate::lazy::Lazy<M>,
 }

@@ -125,9 +125,15 @@ impl Bank {
             return Err(tx.cancel());
         }
         from[0] -= input.amount;
-        let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? else { return Err(tx.cancel()) };
-        to[0] = to[0].wrapping_add(input.amount);
-        Ok(())
+        // No account is ever deleted, so what cancels is behind. The check finds an account that is
+        // gone.
+        tx.later_row(&self.table, input.to, true);
+        tx.later(|tx| {
+            if let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? {
+                to[0] = to[0].wrapping_add(input.amount);
+            }
+            Ok(())
+        })
     }
 }
 

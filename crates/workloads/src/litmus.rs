@@ -75,6 +75,12 @@ pub enum Shape {
     RebirthIndex,
     /// Rows of few keys are inserted and deleted again and again.
     Births,
+    /// Rows are read and written in the later parts of transactions ([`Txn::later`]), and in their
+    /// first parts.
+    Later,
+    /// Rows are inserted in later parts, while their keys are missed, scanned, inserted and
+    /// deleted.
+    LaterInserts,
     /// Any operations on few keys.
     Random,
 }
@@ -85,7 +91,8 @@ option_choices!(Shape {
     Abort => "abort", Groups => "groups", Updates => "updates",
     LateUpdates => "late-updates", Overwrites => "overwrites", Snapshot => "snapshot",
     SnapshotRows => "snapshot-rows", Split => "split", Merge => "merge", Rebirth => "rebirth", Moves => "moves",
-    RebirthIndex => "rebirth-index", Births => "births", Random => "random",
+    RebirthIndex => "rebirth-index", Births => "births", Later => "later",
+    LaterInserts => "later-inserts", Random => "random",
 });
 
 options! {
@@ -155,6 +162,12 @@ pub const INFOS: &[WorkloadInfo] = &[
         "rows of few keys are inserted and deleted again and again",
         &[("litmus.shape", "births"), ("litmus.keys", "4"), ("litmus.operations", "2")],
     ),
+    info("litmus-later", "rows are read and written in the later parts of transactions", &[("litmus.shape", "later")]),
+    info(
+        "litmus-later-inserts",
+        "rows are inserted in later parts, and missed, scanned and deleted",
+        &[("litmus.shape", "later-inserts")],
+    ),
     info("litmus-random", "any operations on few keys", &[("litmus.shape", "random")]),
 ];
 
@@ -167,6 +180,9 @@ enum Step {
     Write(u64),
     Modify(u64),
     Insert(u64),
+    /// Inserts a key that no other transaction inserts: the first ones are [`ABSENT`] and those
+    /// behind it.
+    InsertFresh,
     Delete(u64),
     Scan(u64, u64),
     ReadLeft(u64),
@@ -181,12 +197,14 @@ enum Step {
     ScanOther(u64, u64),
     InsertOther(u64),
     DeleteOther(u64),
+    /// The steps behind it are the later part.
+    Later,
     Cancel,
 }
 
 use Step::{
-    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, RaiseLeft, Read,
-    ReadLeft, ReadRight, Scan, ScanOther, Write,
+    AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertFresh, InsertOther, Later, Modify, ModifyRight,
+    RaiseLeft, Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 
 /// Partitions of the keys, by their remainders.
@@ -224,6 +242,8 @@ impl Shape {
             Shape::Rebirth => programs::REBIRTH,
             Shape::Moves => programs::MOVES,
             Shape::RebirthIndex => programs::REBIRTH_INDEX,
+            Shape::Later => programs::LATER,
+            Shape::LaterInserts => programs::LATER_INSERTS,
             // Drawn: see `Litmus::draw` and `Litmus::draw_births`.
             Shape::Births | Shape::Random => &[],
         }
@@ -232,8 +252,8 @@ impl Shape {
     /// Returns whether each worker draws the program that it runs next. This is so in tests that
     /// need several transactions, one after the other, in many combinations.
     fn draws_programs(self) -> bool {
-        use Shape::{Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
-        matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex)
+        use Shape::{Later, LaterInserts, Merge, Moves, Rebirth, RebirthIndex, Snapshot, SnapshotRows, Split};
+        matches!(self, Snapshot | SnapshotRows | Split | Merge | Moves | Rebirth | RebirthIndex | Later | LaterInserts)
     }
 
     /// Returns the number of keys of the first table that have a row at the start, and the distance
@@ -440,14 +460,16 @@ impl Workload for Litmus {
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
-        let reads =
-            |step: &Step| matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..));
+        let reads = |step: &Step| {
+            matches!(step, Read(_) | Batch(..) | Scan(..) | ReadLeft(_) | ReadRight(_) | ScanOther(..) | Later)
+        };
         if input.0.iter().all(reads) {
             declaration.read_only();
         }
         // A transaction that scans is taken for one that does not know its rows.
+        let unknown = |step: &Step| matches!(step, Scan(..) | ScanOther(..) | InsertFresh);
         let by_rows = match declaration.needs() {
-            DeclarationNeeds::RowsOrPartitions => !input.0.iter().any(|step| matches!(step, Scan(..) | ScanOther(..))),
+            DeclarationNeeds::RowsOrPartitions => !input.0.iter().any(unknown),
             needs => needs == DeclarationNeeds::Rows,
         };
         for step in &input.0 {
@@ -465,7 +487,11 @@ impl Workload for Litmus {
                 Scan(low, high) => (&self.items, low..=high, false),
                 ScanOther(low, high) => (&self.others, low..=high, false),
                 InsertOther(key) | DeleteOther(key) => (&self.others, key..=key, true),
-                Cancel => continue,
+                InsertFresh => {
+                    (0..PARTITIONS).for_each(|partition| declaration.partition(partition as usize));
+                    continue;
+                }
+                Later | Cancel => continue,
             };
             for key in keys {
                 if by_rows {
@@ -477,39 +503,20 @@ impl Workload for Litmus {
     }
 
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let (items, others) = (&self.items, &self.others);
         // Each written value names its worker.
         let mut mark = client.worker as i64 + 1;
         // A row that comes back must differ from the one that was deleted.
         if self.options.shape == Shape::Births {
             mark += (client.commits as i64) << 16;
         }
-        let row = Item { left: mark, right: mark };
-        let on = |_: u64, _: Item| ControlFlow::Continue(());
-        for step in &input.0 {
-            // The check is left to the history: whether a key had a row, and which, does not matter
-            // here.
-            match *step {
-                Read(key) => _ = tx.read(items, key, Whole)?,
-                Batch(one, two) => tx.read_many(items, &[one, two], Whole, |_, _| ())?,
-                Write(key) => _ = tx.write(items, key, row)?,
-                Modify(key) => _ = tx.modify(items, key, Item::increment)?,
-                Insert(key) => _ = tx.insert(items, key, row)?,
-                Delete(key) => _ = tx.delete(items, key)?,
-                Scan(low, high) => _ = tx.scan(items, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
-                ReadLeft(key) => _ = tx.read(items, key, Item::LEFT)?,
-                ReadRight(key) => _ = tx.read(items, key, Item::RIGHT)?,
-                ModifyRight(key) => _ = tx.modify_columns(items, key, Item::RIGHT, |right| *right += 1)?,
-                AddLeft(key) => _ = tx.update(items, key, Item::LEFT.add(1))?,
-                AddBoth(key) => _ = tx.update(items, key, (Item::LEFT.add(1), Item::RIGHT.add(1)))?,
-                RaiseLeft(key) => _ = tx.update(items, key, Item::LEFT.max(mark))?,
-                ScanOther(low, high) => _ = tx.scan(others, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
-                InsertOther(key) => _ = tx.insert(others, key, row)?,
-                DeleteOther(key) => _ = tx.delete(others, key)?,
-                Cancel => return Err(tx.cancel()),
-            }
-        }
-        Ok(())
+        let Some(border) = input.0.iter().position(|step| matches!(step, Later)) else {
+            return self.run(tx, &input.0, mark, 0);
+        };
+        let (now, later) = (&input.0[..border], &input.0[border + 1..]);
+        let fresh = ABSENT + client.commits * 8 + client.worker as u64 % 8;
+        self.run(tx, now, mark, fresh)?;
+        later.iter().for_each(|step| self.name(tx, *step, fresh));
+        tx.later(|tx| self.run(tx, later, mark, fresh))
     }
 
     fn committed(&self, client: &mut Client, _: &Input) {
@@ -527,6 +534,56 @@ impl Workload for Litmus {
             return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
         }
         Ok(Checked(format!("the counter is {commits}, as many as have committed")))
+    }
+}
+
+impl Litmus {
+    /// Names what a step of the later part touches.
+    fn name<T: Txn>(&self, tx: &mut T, step: Step, fresh: u64) {
+        match step {
+            Read(key) | ReadLeft(key) | ReadRight(key) => tx.later_row(&self.items, key, false),
+            Batch(one, two) => [one, two].into_iter().for_each(|key| tx.later_row(&self.items, key, false)),
+            Write(key) | Modify(key) | ModifyRight(key) | AddLeft(key) | AddBoth(key) | RaiseLeft(key) => {
+                tx.later_row(&self.items, key, true);
+            }
+            InsertFresh => tx.later_inserts(&self.items, fresh..=fresh),
+            Insert(_) | InsertOther(_) | Scan(..) | ScanOther(..) | Delete(_) | DeleteOther(_) | Later | Cancel => {
+                unreachable!("no program has {step:?} in a later part")
+            }
+        }
+    }
+
+    /// Runs steps. Each written value is `mark`, and `fresh` is a key of this transaction.
+    fn run<T: Txn>(&self, tx: &mut T, steps: &[Step], mark: i64, fresh: u64) -> Result<(), Abort> {
+        let (items, others) = (&self.items, &self.others);
+        let row = Item { left: mark, right: mark };
+        let on = |_: u64, _: Item| ControlFlow::Continue(());
+        for step in steps {
+            // The check is left to the history: whether a key had a row, and which, does not matter
+            // here.
+            match *step {
+                Read(key) => _ = tx.read(items, key, Whole)?,
+                Batch(one, two) => tx.read_many(items, &[one, two], Whole, |_, _| ())?,
+                Write(key) => _ = tx.write(items, key, row)?,
+                Modify(key) => _ = tx.modify(items, key, Item::increment)?,
+                Insert(key) => _ = tx.insert(items, key, row)?,
+                InsertFresh => _ = tx.insert(items, fresh, row)?,
+                Delete(key) => _ = tx.delete(items, key)?,
+                Scan(low, high) => _ = tx.scan(items, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
+                ReadLeft(key) => _ = tx.read(items, key, Item::LEFT)?,
+                ReadRight(key) => _ = tx.read(items, key, Item::RIGHT)?,
+                ModifyRight(key) => _ = tx.modify_columns(items, key, Item::RIGHT, |right| *right += 1)?,
+                AddLeft(key) => _ = tx.update(items, key, Item::LEFT.add(1))?,
+                AddBoth(key) => _ = tx.update(items, key, (Item::LEFT.add(1), Item::RIGHT.add(1)))?,
+                RaiseLeft(key) => _ = tx.update(items, key, Item::LEFT.max(mark))?,
+                ScanOther(low, high) => _ = tx.scan(others, low..=high, usize::MAX, Direction::Forward, Whole, on)?,
+                InsertOther(key) => _ = tx.insert(others, key, row)?,
+                DeleteOther(key) => _ = tx.delete(others, key)?,
+                Later => unreachable!("the border is no step"),
+                Cancel => return Err(tx.cancel()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -350,6 +350,17 @@ impl Ycsb {
         Ok(digest)
     }
 
+    /// Names the rows of all operations for the later part of the transaction, and returns it.
+    #[inline(always)]
+    fn name_rows<'t, T: Txn>(&self, tx: &'t mut T, input: &Input) -> &'t mut T {
+        input.reads.iter().for_each(|&key| tx.later_row(&self.table, key, false));
+        input.operations.iter().for_each(|&Operation { kind, key, .. }| match kind {
+            Kind::Insert => tx.later_inserts(&self.table, key..=key),
+            kind => tx.later_row(&self.table, key, kind == Kind::Write),
+        });
+        tx
+    }
+
     /// Runs the operations. Returns a digest of the rows read, and the number of surprises
     /// ([`Client::surprises`]).
     #[inline]
@@ -667,7 +678,9 @@ impl Workload for Ycsb {
 
     #[inline]
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let (sink, surprises) = tx.piece(OPERATIONS, |tx| self.operate(tx, input))?;
+        let run = |tx: &mut T| tx.piece(OPERATIONS, |tx| self.operate(tx, input));
+        // A scan must come now.
+        let (sink, surprises) = if self.scan_below > 0 { run(tx)? } else { self.name_rows(tx, input).later(run)? };
         client.sink ^= sink;
         client.surprises = surprises;
         Ok(())

@@ -5,7 +5,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 
 use super::Transaction;
 use crate::abort::{Abort, AbortReason};
-use crate::declaration::Declared;
+use crate::declaration::{Declared, NamedRange};
 use crate::group::Groups;
 use crate::protocol::{Context, Located, Protocol, RecordOrigin, RecordState, WriteMode};
 use crate::record::Record;
@@ -281,7 +281,10 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         columns: Projection<'_>,
     ) -> Result<Option<&[u64]>, Abort> {
         M::work(READ_INSTRUCTIONS);
-        let access = self.access(table, key, found, Read(columns))?;
+        let mut access = self.access(table, key, found, Read(columns))?;
+        while self.has_come_since(table, key, access) {
+            access = self.access_again(table, key, None, Read(columns))?;
+        }
         M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_read(table, key, columns.groups(), access);
@@ -291,6 +294,25 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             Access::Own(position) => self.read_own(table, key, position, columns.groups()),
             Access::Absent | Access::Gap => self.missed(table, key).map(|()| None),
         }
+    }
+
+    /// Waits for earlier transactions that still insert into a range of keys. Returns whether there
+    /// was one. Most protocols have no such inserts.
+    #[inline(always)]
+    pub(super) fn await_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K) -> bool {
+        let worker = &mut *self.worker;
+        if !worker.engine.protocol().defers() {
+            return false;
+        }
+        let range = NamedRange { table: table.id(), low: low.to_words(), high: high.to_words() };
+        worker.engine.protocol().await_inserts(&mut worker.cx, &mut worker.local, range)
+    }
+
+    /// Whether an access found no row under the key, and an earlier transaction may have inserted
+    /// it since.
+    #[inline(always)]
+    fn has_come_since<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, access: Access<M>) -> bool {
+        matches!(access, Access::Absent | Access::Gap) && self.await_inserts(table, key, key)
     }
 
     /// Tells the protocol, if it wants to know, that a read or write has found no row under a key.
@@ -320,7 +342,10 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         mode: WriteMode,
     ) -> Result<Option<usize>, Abort> {
         M::work(WRITE_INSTRUCTIONS);
-        let access = self.access(table, key, found, Write(groups, mode))?;
+        let mut access = self.access(table, key, found, Write(groups, mode))?;
+        while self.has_come_since(table, key, access) {
+            access = self.access_again(table, key, None, Write(groups, mode))?;
+        }
         M::enter(Phase::BODY);
         if self.is_recording() {
             self.record_write(table, key, groups, mode, access);
@@ -374,10 +399,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         key: K,
     ) -> Result<Option<usize>, Abort> {
         if self.worker.cx.declaration.has_rows()
-            && let Declared::Refused = self.worker.cx.declaration.find(table, key, true)
+            && let Declared::Refused = self.worker.cx.declaration.find_for_insert(table, key)
         {
             return Err(self.undeclared());
         }
+        self.await_inserts(table, key, key);
         let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),
@@ -401,6 +427,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                     }
                     match outcome? {
                         Revived::Image(position) => return Ok(Some(position)),
+                        Revived::Exists if self.is_later() => {
+                            let (key, table) = (key.name(), table.name());
+                            let step = format!("inserts the key {key} of the table {table}, which has a row already,");
+                            return Err(self.refuse_later(&step));
+                        }
                         Revived::Exists => return Ok(None),
                         Revived::Unlinked => spin.wait(),
                     }

@@ -166,7 +166,11 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Tells the protocol that the entry at `position` will change once more.
     fn rewrite(&mut self, position: usize) -> Result<(), Abort> {
         let worker = &mut *self.worker;
-        worker.engine.protocol().rewrite(&mut worker.cx, &mut worker.local, position).map_err(|abort| self.doom(abort))
+        let may = worker.engine.protocol().rewrite(&mut worker.cx, &mut worker.local, position);
+        if self.is_later() && may.is_err() {
+            return Err(self.refuse_later("changes a row again that it has shown"));
+        }
+        may.map_err(|abort| self.doom(abort))
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.

@@ -184,9 +184,14 @@ pub struct Checked<'t, T> {
 }
 
 impl<'t, T: RawTxn> Checked<'t, T> {
-    /// Wraps `inner`, a transaction that has just begun and is of this type.
+    /// Wraps `inner`, a transaction that has just begun and is of this type. Where transactions
+    /// have later parts ([`RawTxn::defers`]), they may take their steps in another order.
     pub fn new(inner: &'t mut T, checker: &'t mut PieceChecker, of: usize) -> Self {
-        checker.begin(Some(of));
+        if inner.defers() {
+            checker.begin_free()
+        } else {
+            checker.begin(Some(of))
+        }
         Checked { inner, checker }
     }
 
@@ -311,6 +316,22 @@ impl<T: RawTxn> RawTxn for Checked<'_, T> {
             self.checker.begin_again();
         }
         Ok(end)
+    }
+
+    fn defers(&self) -> bool {
+        self.inner.defers()
+    }
+
+    fn later_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        self.inner.later_row(table, key, writes);
+    }
+
+    fn later_inserts<K: Key>(&mut self, table: &Table<K>, keys: RangeInclusive<K>) {
+        self.inner.later_inserts(table, keys);
+    }
+
+    fn begin_later(&mut self) -> Result<(), Abort> {
+        self.inner.begin_later()
     }
 
     fn note_cancel(&mut self) -> Abort {

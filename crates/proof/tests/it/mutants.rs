@@ -17,6 +17,7 @@ use contend_protocols::deterministic::aria::{self, Aria};
 use contend_protocols::deterministic::calvin::{self, Calvin};
 use contend_protocols::fault::{Faulty, Meaning, OPERATION_FAULTS, Only, id};
 use contend_protocols::hstore::{self, HStore};
+use contend_protocols::lazy::{self, Lazy};
 use contend_protocols::locking::bamboo::{self, Bamboo};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
 use contend_protocols::locking::no_wait::NoWait;

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use contend_engine::declaration::NamedRange;
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, EngineOptions, Groups, Leaf, LeafWords, Located, NamedProtocol,
     PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone,
@@ -211,6 +212,18 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
 
     fn rewrite(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, position: usize) -> Result<(), Abort> {
         self.protocol.rewrite(cx, local, position)
+    }
+
+    fn defers(&self) -> bool {
+        self.protocol.defers()
+    }
+
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
+        self.protocol.begin_later(cx, local);
+    }
+
+    fn await_inserts(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, range: NamedRange) -> bool {
+        self.protocol.await_inserts(cx, local, range)
     }
 
     fn uses_pieces(&self) -> bool {

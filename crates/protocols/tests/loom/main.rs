@@ -12,6 +12,7 @@
 mod absent;
 mod deterministic;
 mod epochs;
+mod lazy;
 mod pieces;
 mod rows;
 mod tombstones;

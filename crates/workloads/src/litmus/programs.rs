@@ -1,8 +1,8 @@
 //! The programs of the litmus shapes. [`Shape`](super::Shape) says what each shape is for.
 
 use super::Step::{
-    self, AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertOther, Modify, ModifyRight, RaiseLeft,
-    Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
+    self, AddBoth, AddLeft, Batch, Cancel, Delete, DeleteOther, Insert, InsertFresh, InsertOther, Later, Modify,
+    ModifyRight, RaiseLeft, Read, ReadLeft, ReadRight, Scan, ScanOther, Write,
 };
 use super::{ABSENT, LEAF};
 
@@ -87,4 +87,22 @@ pub(super) const REBIRTH_INDEX: Programs = &[
     &[Modify(0), DeleteOther(0), InsertOther(5)],
     &[ScanOther(0, 9), Modify(0)],
     &[Delete(0), DeleteOther(5)],
+];
+pub(super) const LATER: Programs = &[
+    &[Read(0), Later, Modify(0), Read(1)],
+    &[Modify(1), Later, Modify(0)],
+    &[Read(1), Later, Write(1), Read(0)],
+    &[Write(0), Read(1)],
+    &[Batch(0, 1), Modify(0)],
+    &[Modify(0), Later, AddLeft(0), AddBoth(1)],
+    &[Later, Batch(1, 0)],
+];
+/// The first fresh keys of three workers are `ABSENT` and the two behind it.
+pub(super) const LATER_INSERTS: Programs = &[
+    &[Read(ABSENT + 1), Later, InsertFresh],
+    &[Read(ABSENT), Later, InsertFresh, Modify(0)],
+    &[Scan(ABSENT, ABSENT + 20), Later, Modify(0)],
+    &[Read(0), Delete(ABSENT), Delete(ABSENT + 1)],
+    &[Modify(1), Later, Read(ABSENT + 1)],
+    &[Read(1), Later, Modify(ABSENT), Read(0)],
 ];

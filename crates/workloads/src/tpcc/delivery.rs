@@ -67,14 +67,30 @@ impl<F: Faults> Tpcc<F> {
     }
 
     pub(super) fn delivery<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
-        let Client { scratch: Scratch { deliveries, keys, .. }, suspicion, .. } = client;
+        let Client { scratch: Scratch { deliveries, .. }, suspicion, .. } = client;
         *suspicion = tx.piece(OLDEST, |tx| self.take_oldest(tx, deliveries, input.warehouse))?;
         if suspicion.is_none() {
             *suspicion = tx.piece(ORDERS, |tx| self.set_carriers(tx, deliveries, input.carrier))?;
         }
-        if suspicion.is_none() {
-            *suspicion = tx.piece(LINES, |tx| self.date_lines(tx, deliveries, keys, input.date))?;
+        if suspicion.is_some() {
+            return Ok(());
         }
+        // The orders tell which lines and customers come later.
+        for delivered in deliveries.iter() {
+            for line in 1..=u64::from(delivered.lines.min(15)) {
+                tx.later_row(&self.tables.order_line, line_key(delivered.key(), line), true);
+            }
+            let customer = customer_key(delivered.district, u64::from(delivered.customer));
+            tx.later_row(&self.tables.customer, customer, true);
+        }
+        tx.later(|tx| self.date_and_credit(tx, client, input))
+    }
+
+    /// The part of a Delivery that may come later: the lines of the orders, and the customers.
+    #[inline]
+    fn date_and_credit<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let Client { scratch: Scratch { deliveries, keys, .. }, suspicion, .. } = client;
+        *suspicion = tx.piece(LINES, |tx| self.date_lines(tx, deliveries, keys, input.date))?;
         if suspicion.is_none() {
             *suspicion = tx.piece(CUSTOMERS, |tx| self.credit_customers(tx, deliveries))?;
         }

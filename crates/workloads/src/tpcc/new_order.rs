@@ -85,6 +85,15 @@ struct Rates {
     discount: u32,
 }
 
+/// Shows the customer the amount, in ten-thousandths of ten-thousandths of a cent.
+#[inline(always)]
+fn show(rates: Rates, total: i64, scratch: &Scratch) {
+    let due = i128::from(total)
+        * i128::from(10_000 - rates.discount.min(10_000))
+        * i128::from(10_000 + rates.warehouse_tax + rates.district_tax);
+    std::hint::black_box((due, &scratch.brands));
+}
+
 impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_new_order(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
@@ -114,6 +123,9 @@ impl<F: Faults> Tpcc<F> {
     }
 
     pub(super) fn new_order<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        if tx.defers() {
+            return self.new_order_in_two(tx, client, input);
+        }
         let Client { scratch, suspicion, .. } = client;
         let district = district_key(input.warehouse, input.district);
         // The items come first: a transaction that asks for an unknown one has not yet touched a
@@ -122,12 +134,7 @@ impl<F: Faults> Tpcc<F> {
         let rates = tx.piece(TAXES, |tx| self.read_rates(tx, district, input))?;
         let known = tx.piece(STOCKS, |tx| self.take_from_stocks(tx, scratch, input))?;
         // Of the contended rows the district's next order number comes last.
-        let order = tx.piece(NUMBER, |tx| {
-            tx.modify_columns(&self.tables.district, district, District::NEXT_O_ID, |next| {
-                *next += 1;
-                *next - 1
-            })
-        })?;
+        let order = tx.piece(NUMBER, |tx| self.take_number(tx, district))?;
         let (Some(rates), true, Some(order)) = (rates, known, order) else {
             *suspicion = Some(format!("New-Order in district {district} found rows missing that are never deleted"));
             return Ok(());
@@ -136,12 +143,57 @@ impl<F: Faults> Tpcc<F> {
         if !new {
             *suspicion = Some(format!("New-Order found order {order} of district {district} there already"));
         }
-        // The amount that the customer is shown, in ten-thousandths of ten-thousandths of a cent.
-        let due = i128::from(total)
-            * i128::from(10_000 - rates.discount.min(10_000))
-            * i128::from(10_000 + rates.warehouse_tax + rates.district_tax);
-        std::hint::black_box((due, &scratch.brands));
+        show(rates, total, scratch);
         Ok(())
+    }
+
+    /// The same for a protocol that lets the rest come later. The number and the taxes come now,
+    /// because all orders of the district want their rows, and so does the entry in NEW-ORDER,
+    /// which others scan for. The stocks, the customer and the other inserts come later.
+    fn new_order_in_two<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let Client { scratch, suspicion, .. } = client;
+        let tables = &self.tables;
+        let district = district_key(input.warehouse, input.district);
+        self.read_items(tx, scratch, input)?;
+        let warehouse_tax = tx.read(&tables.warehouse, input.warehouse, Warehouse::TAX)?;
+        let district_tax = tx.read(&tables.district, district, District::TAX)?;
+        let order = self.take_number(tx, district)?;
+        let (Some(warehouse_tax), Some(district_tax), Some(order)) = (warehouse_tax, district_tax, order) else {
+            *suspicion = Some(format!("New-Order in district {district} found rows missing that are never deleted"));
+            return Ok(());
+        };
+        let (key, customer) = (order_key(district, order), customer_key(district, input.customer));
+        let queued = tx.insert(&tables.new_order, key, Nothing {})?;
+        let by_customer = customer_order_key(customer, order);
+        tx.later_row(&tables.customer, customer, false);
+        input.lines().iter().for_each(|line| tx.later_row(&tables.stock, stock_key(line.warehouse, line.item), true));
+        tx.later_inserts(&tables.order, key..=key);
+        tx.later_inserts(&tables.order_by_customer, by_customer..=by_customer);
+        tx.later_inserts(&tables.order_line, line_key(key, 1)..=line_key(key, LINES_MAX as u64));
+        tx.later(|tx| {
+            let columns = (Customer::DISCOUNT, Customer::LAST, Customer::CREDIT);
+            let discount = tx.read(&tables.customer, customer, columns)?;
+            let known = self.take_from_stocks(tx, scratch, input)?;
+            let (Some((discount, ..)), true) = (discount, known) else {
+                *suspicion = Some(format!("New-Order {key} found rows missing that are never deleted"));
+                return Ok(());
+            };
+            let (new, total) = self.insert_rest(tx, scratch, input, district, order)?;
+            if !(queued && new) {
+                *suspicion = Some(format!("New-Order found order {order} of district {district} there already"));
+            }
+            show(Rates { warehouse_tax, district_tax, discount }, total, scratch);
+            Ok(())
+        })
+    }
+
+    /// Takes the number of the district's next order; `None` if the district is missing.
+    #[inline(always)]
+    fn take_number<T: Txn>(&self, tx: &mut T, district: u64) -> Result<Option<u64>, Abort> {
+        tx.modify_columns(&self.tables.district, district, District::NEXT_O_ID, |next| {
+            *next += 1;
+            *next - 1
+        })
     }
 
     /// Reads the items into `scratch.offers`. Cancels the transaction if one of them does not
@@ -217,6 +269,23 @@ impl<F: Faults> Tpcc<F> {
         district: u64,
         order: u64,
     ) -> Result<(bool, i64), Abort> {
+        let key = order_key(district, order);
+        let queued = tx.piece(QUEUE, |tx| tx.insert(&self.tables.new_order, key, Nothing {}))?;
+        let (new, total) = self.insert_rest(tx, scratch, input, district, order)?;
+        Ok((queued && new, total))
+    }
+
+    /// Inserts the order, its entry in the index by customer, and its lines. Returns what
+    /// `insert_order` does.
+    #[inline]
+    fn insert_rest<T: Txn>(
+        &self,
+        tx: &mut T,
+        scratch: &mut Scratch,
+        input: &Input,
+        district: u64,
+        order: u64,
+    ) -> Result<(bool, i64), Abort> {
         let tables = &self.tables;
         let key = order_key(district, order);
         let by_customer = customer_order_key(customer_key(district, input.customer), order);
@@ -228,8 +297,7 @@ impl<F: Faults> Tpcc<F> {
             all_local: u16::from(all_local),
             carrier: 0,
         };
-        let mut new = tx.piece(QUEUE, |tx| tx.insert(&tables.new_order, key, Nothing {}))?;
-        new &= tx.piece(ORDER, |tx| tx.insert(&tables.order, key, row))?;
+        let mut new = tx.piece(ORDER, |tx| tx.insert(&tables.order, key, row))?;
         new &= tx.piece(BY_CUSTOMER, |tx| tx.insert(&tables.order_by_customer, by_customer, Nothing {}))?;
         let (new_lines, total) = tx.piece(LINES, |tx| self.insert_lines(tx, scratch, input, key))?;
         Ok((new && new_lines, total))

@@ -281,6 +281,7 @@ impl WorkloadVisitor for RunsRight {
                 "litmus-split",
                 "litmus-merge",
                 "litmus-rebirth-index",
+                "litmus-later-inserts",
             ];
             let scans = scans.contains(&info.name) || more.contains(&info.name);
             assert!(scans && self.0 == IndexKind::Hash, "{}: {why} (only scans may refuse an index)", info.name);

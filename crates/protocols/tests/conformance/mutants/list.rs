@@ -283,4 +283,16 @@ mutants! {
         found IGNORE_KINDS, "litmus-reinsert";
         not_repeatable GRANT_BY_ARRIVAL, "litmus-reinsert", PATIENT_ROUNDS;
     }
+    Lazy<Machine, Broken>, faults lazy::FAULTS {
+        found PASS_BEFORE_REQUESTS, "litmus-later";
+        found PASS_BEFORE_INSTALL, "litmus-later";
+        found IGNORE_WRITERS, "litmus-later";
+        found IGNORE_READERS, "litmus-later";
+        found SHARE_WRITES, "litmus-later";
+        found GRANT_OUT_OF_ORDER, "litmus-later";
+        stands_still CAPTURE_AFTER_OWN, "litmus-later";
+        found FORGET_INSERTS, "litmus-later-inserts";
+        found KEEP_NO_TURN, "litmus-later-inserts";
+        found END_EARLY, "litmus-later";
+    }
 }
