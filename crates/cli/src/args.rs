@@ -21,7 +21,7 @@ pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
 pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
-    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What,
+    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What, WorkloadArgs,
 };
 
 /// Which concurrency-control protocol suits a workload on this machine, and does it keep its
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     /// merges steps that could not be ordered, and gives each remaining step a rank. docs/pieces.md
     /// explains the file and the output.
     Analyse(AnalyseArgs),
+    /// Check a workload file: its tables, the reads and writes of each transaction, and conflicts.
+    Workload(WorkloadArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
     /// Recover a database from its folder: read its durable transactions, report them, and take a

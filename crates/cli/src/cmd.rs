@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod soak;
 pub(crate) mod sweep;
+pub(crate) mod workload;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -113,6 +113,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => cmd::sweep::sweep(&args),
         Command::Plot(args) => cmd::sweep::plot(&args),
         Command::Analyse(args) => cmd::analyse::run(&args),
+        Command::Workload(args) => cmd::workload::run(&args),
         Command::Check(args) => cmd::check::run(&args),
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),

@@ -20,8 +20,7 @@ use contend_engine::{EngineConfig, EngineOptions};
 use contend_machine::{Machine, Native};
 use contend_protocols::pieces::ic3::Ic3Options;
 use contend_sim::{Chip, ChipOptions, Preset, Simulated};
-use contend_workloads::Workload;
-use contend_workloads::tpcc::{Tpcc, TpccOptions};
+use contend_workloads::tpcc::{KIND_NAMES, TpccOptions};
 use terminals::{Terminal, World};
 
 const CORES: usize = 64;
@@ -37,7 +36,7 @@ const TIMED: usize = 200;
 
 /// Returns whether a type runs in a phase.
 fn runs_in(phase: usize, kind: usize) -> bool {
-    PHASES[..=phase].iter().any(|types| types.contains(&<Tpcc as Workload>::KINDS[kind]))
+    PHASES[..=phase].iter().any(|types| types.contains(&KIND_NAMES[kind]))
 }
 
 /// Returns TPC-C with one warehouse, under IC3 with all options.

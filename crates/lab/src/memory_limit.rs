@@ -17,7 +17,6 @@ use contend_protocols::all_protocols;
 use contend_runner::machine_limits::prefetched_line_reads;
 use contend_runner::names::common_specs;
 use contend_runner::{Observer, ProtocolPlan, RunConfig, RunError, RunPlan, Silent, Stop};
-use contend_workloads::all_workloads;
 
 use crate::compare::compare;
 use crate::result::{MemoryLimit, ProtocolResult};
@@ -84,8 +83,7 @@ fn alone(plan: &RunPlan, entry: &ProtocolPlan) -> RunConfig {
     let mut config = RunConfig { protocols: vec![entry.info.name.into()], ..plan.config.clone() };
     let of_host = |name: &str| ["threads.", "memory.", "log."].iter().any(|group| name.starts_with(group));
     let of_protocol = all_protocols::<Native>().into_iter().filter(|(info, _)| info.name == entry.info.name);
-    let of_workload = all_workloads().into_iter().filter(|(info, _)| info.name == plan.workload.name);
-    let specs = of_protocol.flat_map(|(_, specs)| specs).chain(of_workload.flat_map(|(_, specs)| specs));
+    let specs = of_protocol.flat_map(|(_, specs)| specs).chain(plan.workload.chosen.specs());
     let known: Vec<&str> = specs.chain(common_specs()).map(|spec| spec.name).filter(|name| !of_host(name)).collect();
     config.settings = entry.settings.clone();
     config.settings.retain(|name, _| known.contains(&name.as_str()));

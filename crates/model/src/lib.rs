@@ -54,7 +54,7 @@ pub use spec::{IndexKind, TableSpec};
 pub use store::{Core, Inspect, Load, Tables, TablesOnly};
 pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, PieceEnd, RawTxn, Txn};
-pub use update::{AddToWord, Number, RowUpdate, Update};
+pub use update::{AddToWord, Number, RowUpdate, Update, WordChanges, WordOperation};
 
 /// The names that code derived by `#[derive(Row)]` uses, so that a user needs no dependency for
 /// them.

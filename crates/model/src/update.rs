@@ -280,6 +280,73 @@ pub struct AddToWord {
     pub value: u64,
 }
 
+/// An operation of [`WordChanges`] on a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordOperation {
+    /// Adds, and wraps around.
+    Add,
+    /// Replaces.
+    Set,
+}
+
+/// Changes of the words of a row without a type, as one update. The same value is used again and
+/// again, so that nothing is allocated.
+#[derive(Clone, Debug, Default)]
+pub struct WordChanges {
+    /// The number of changes. Then, for each, its word (with [`SET`](WordChanges::SET) if it
+    /// replaces) and its value.
+    words: Vec<u64>,
+    replaces: bool,
+}
+
+impl WordChanges {
+    /// The bit of a replacement beside the number of its word.
+    const SET: u64 = 1 << 63;
+
+    /// Forgets all changes.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.words.push(0);
+        self.replaces = false;
+    }
+
+    /// Adds a change of the word of this number.
+    pub fn push(&mut self, word: u32, operation: WordOperation, value: u64) {
+        if self.words.is_empty() {
+            self.clear();
+        }
+        let is_set = operation == WordOperation::Set;
+        self.replaces |= is_set;
+        self.words[0] += 1;
+        self.words.push(u64::from(word) | if is_set { Self::SET } else { 0 });
+        self.words.push(value);
+    }
+
+    /// Returns the changes as an update of these groups. All changed words belong to them.
+    pub fn update(&self, groups: Groups) -> RowUpdate<'_> {
+        unsafe fn apply(operand: *const u8, row: &mut [u64]) {
+            let words = operand.cast::<u64>();
+            // SAFETY: the operand is the words of a `WordChanges`: the number of changes, and two
+            // words for each.
+            let changes = unsafe { std::slice::from_raw_parts(words.add(1), 2 * *words as usize) };
+            for change in changes.as_chunks::<2>().0 {
+                let word = &mut row[(change[0] & !WordChanges::SET) as usize];
+                *word = if change[0] & WordChanges::SET != 0 { change[1] } else { word.wrapping_add(change[1]) };
+            }
+        }
+        static NONE: [u64; 1] = [0];
+        let words = if self.words.is_empty() { &NONE[..] } else { &self.words };
+        RowUpdate {
+            groups,
+            commutes: !self.replaces,
+            operand: words.as_ptr().cast(),
+            operand_bytes: 8 * words.len(),
+            apply,
+            of: PhantomData,
+        }
+    }
+}
+
 /// An update of a row whose type is not known any more.
 #[derive(Clone, Copy, Debug)]
 pub struct RowUpdate<'a> {
@@ -501,5 +568,23 @@ mod tests {
         assert_eq!(apply(first), Wide { count: 8, text: *b"abxxx\0\0", ..wide() });
         assert_eq!(apply(second), Wide { count: 111, small: 1, ..wide() });
         assert_eq!(apply(None), wide());
+    }
+
+    #[test]
+    fn changes_of_words_are_one_update() {
+        let mut changes = WordChanges::default();
+        let mut row = [1, 2, 3];
+        changes.update(Groups::FIRST).apply_to(&mut row);
+        assert_eq!(row, [1, 2, 3], "nothing changes nothing");
+        changes.push(0, WordOperation::Add, u64::MAX);
+        assert!(changes.update(Groups::FIRST).commutes());
+        changes.push(2, WordOperation::Set, 9);
+        let mut pending = PendingUpdates::default();
+        let mut list = None;
+        pending.push(&mut list, changes.update(Groups::FIRST));
+        assert!(!changes.update(Groups::FIRST).commutes());
+        changes.clear();
+        pending.apply(list, &mut row);
+        assert_eq!(row, [0, 2, 9], "the changes were copied");
     }
 }

@@ -17,8 +17,11 @@ use crate::units::show_given;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The name of a workload or preset.
+    /// The name of a workload or preset, or the path of a workload file.
     pub workload: String,
+    /// The text of the workload file. A plan has it, so that a result repeats without the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_text: Option<String>,
     /// Entries: protocols, each optionally with options of its own, as in `silo+cu=on+ts=on`. An
     /// option without a value, as in `silo+cu`, is on.
     pub protocols: Vec<String>,
@@ -67,6 +70,7 @@ impl Default for RunConfig {
     fn default() -> Self {
         RunConfig {
             workload: "ycsb-a".into(),
+            workload_text: None,
             protocols: vec![ALL.into()],
             index: None,
             machine: NATIVE.into(),

@@ -97,8 +97,19 @@ fn similar<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
 /// # Errors
 /// A value is not valid.
 pub fn options<O: Options>(preset: &[(&str, &str)], settings: &BTreeMap<String, String>) -> Result<O, RunError> {
-    let mut options = O::default();
-    let names: Vec<&str> = O::specs().iter().map(|spec| spec.name).collect();
+    changed(O::default(), preset, settings)
+}
+
+/// Changes the options of a group by a preset, and then by the settings that belong to the group.
+///
+/// # Errors
+/// A value is not valid.
+pub(crate) fn changed<O: Options>(
+    mut options: O,
+    preset: &[(&str, &str)],
+    settings: &BTreeMap<String, String>,
+) -> Result<O, RunError> {
+    let names: Vec<&str> = options.values().iter().map(|(name, _)| *name).collect();
     let given = settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     for (name, value) in preset.iter().copied().chain(given) {
         if names.contains(&name) {

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec, OptionValue, Options, ProtocolInfo};
@@ -13,7 +14,9 @@ use contend_log::CommitProtocol;
 use contend_machine::{Machine, Native};
 use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
 use contend_protocols::{ProtocolVisitor, all_protocols, protocol_name, with_protocol};
-use contend_workloads::{Declares, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+use contend_workloads::{
+    ChosenWorkload, Declares, Workload, WorkloadFile, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload,
+};
 
 use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
@@ -21,7 +24,9 @@ use crate::error::RunError;
 use crate::in_flight::ThreadOptions;
 use crate::machine::ChipConfig;
 use crate::memory::MemoryOptions;
-use crate::names::{common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values};
+use crate::names::{
+    changed, common_specs, entry_name, named_settings, option_name, options, simulation_specs, unknown, values,
+};
 
 /// A valid run.
 #[derive(Clone, Debug)]
@@ -79,8 +84,10 @@ pub struct ProtocolPlan {
 /// A workload with its options.
 #[derive(Clone, Debug)]
 pub struct WorkloadPlan {
-    /// The name of the workload or preset.
+    /// The name of the workload or preset, or the path of its file.
     pub name: &'static str,
+    /// The workload, in the list or as a file.
+    pub chosen: ChosenWorkload,
     /// The values of its options.
     pub values: BTreeMap<String, String>,
     options: AnyOptions,
@@ -173,11 +180,11 @@ impl WorkloadPlan {
         struct Typed<'a, V>(&'a AnyOptions, V);
         impl<V: PlannedWorkloadVisitor> WorkloadVisitor for Typed<'_, V> {
             type Output = V::Output;
-            fn visit<W: Workload>(self, info: WorkloadInfo) -> V::Output {
+            fn visit<W: Workload>(self, info: WorkloadInfo, _: W::Options) -> V::Output {
                 self.1.visit::<W>(info, self.0.downcast_ref::<W::Options>().expect(FOUND))
             }
         }
-        with_workload(self.name, Typed(&self.options, visitor)).expect(FOUND)
+        self.chosen.visit(Typed(&self.options, visitor))
     }
 }
 
@@ -230,11 +237,10 @@ impl RunConfig {
             ..self.clone()
         };
         config.check_numbers()?;
-        let workloads = all_workloads();
-        let Some((workload_info, workload_specs)) = workloads.iter().find(|(info, _)| info.name == self.workload)
-        else {
-            return Err(unknown("workload", &self.workload, workloads.iter().map(|(info, _)| info.name)));
-        };
+        let chosen = config.chosen_workload()?;
+        if let ChosenWorkload::File(file) = &chosen {
+            config.workload_text = Some(file.text().into());
+        }
         let protocols = all_protocols::<Native>();
         if config.protocols.is_empty() {
             return Err(RunError::BadInput("no protocol was chosen".into()));
@@ -253,7 +259,7 @@ impl RunConfig {
                 "a precision is that of ratios between protocols, and {entry} is alone; valid: two protocols or more"
             )));
         }
-        check_setting_names(&config, workload_specs, &protocols, &entries)?;
+        check_setting_names(&config, &chosen.specs(), &protocols, &entries)?;
         let chip = config.chip_config()?;
         let planned = entries.iter().map(|entry| {
             let planned = planned_protocol(&config, entry, entries.len());
@@ -272,10 +278,35 @@ impl RunConfig {
             return Err(RunError::BadInput(format!("{why}; workloads that can: {}", workloads.join(", "))));
         }
         let asked_index = config.index.as_deref().map(index_kind).transpose()?;
-        let plan = PlanWorkload { settings: &config.settings, index: asked_index };
-        let (index, workload) = with_workload(workload_info.name, plan).expect(FOUND)?;
+        let plan = PlanWorkload { chosen: &chosen, settings: &config.settings, index: asked_index };
+        let (index, workload) = chosen.visit(plan)?;
         config.index = Some(index_name(index).into());
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
+    }
+
+    /// Returns the workload of this name, or the file of this path. The file is read, unless the
+    /// configuration has its text.
+    ///
+    /// # Errors
+    /// There is no such workload and no such file, or the file is not valid.
+    pub fn chosen_workload(&self) -> Result<ChosenWorkload, RunError> {
+        if let Some(chosen) = ChosenWorkload::registered(&self.workload) {
+            return Ok(chosen);
+        }
+        let path = Path::new(&self.workload);
+        let is_path = self.workload.contains(['/', '.']) || path.is_file();
+        let text = match &self.workload_text {
+            Some(text) => text.clone(),
+            None if is_path => std::fs::read_to_string(path).map_err(|error| {
+                RunError::BadInput(format!("the workload file {} can't be read: {error}", self.workload))
+            })?,
+            None => {
+                let names = all_workloads().into_iter().map(|(info, _)| info.name).collect::<Vec<_>>();
+                let names = names.into_iter().chain(["or the path of a workload file"]);
+                return Err(unknown("workload", &self.workload, names));
+            }
+        };
+        WorkloadFile::read(&self.workload, &text).map(ChosenWorkload::File).map_err(RunError::BadInput)
     }
 
     /// Returns the protocols that can't run the workload: its transactions can't declare what the
@@ -302,14 +333,13 @@ impl RunConfig {
 
     /// Returns the protocols that need what the transactions of the workload can't declare.
     fn refused_by_needs(&self) -> Result<Vec<Refusal>, RunError> {
-        let declares = |workload: &str, settings: &BTreeMap<String, String>| {
-            let listed = || all_workloads().into_iter().map(|(info, _)| info.name);
-            with_workload(workload, Declared(settings)).unwrap_or_else(|| Err(unknown("workload", workload, listed())))
-        };
-        let of_this = declares(&self.workload, &named_settings(&self.settings)?)?;
+        let none = BTreeMap::new();
+        let of_this = self.chosen_workload()?.visit(Declared(&named_settings(&self.settings)?))?;
         let refusal = |(info, _): Listed| {
             let others = all_workloads().into_iter().map(|(info, _)| info.name);
-            let can = |name: &&str| declares(name, &BTreeMap::new()).is_ok_and(|declares| declares.meets(info.needs));
+            let can = |name: &&str| {
+                with_workload(name, Declared(&none)).expect(FOUND).is_ok_and(|declares| declares.meets(info.needs))
+            };
             let (protocol, needs, workload) = (info.name, info.needs.describe(), &self.workload);
             let why = format!("{protocol} must know {needs} before it begins, which {workload} can't declare");
             Refusal { protocol, why, workloads: others.filter(can).collect() }
@@ -530,13 +560,14 @@ struct Declared<'a>(&'a BTreeMap<String, String>);
 impl WorkloadVisitor for Declared<'_> {
     type Output = Result<Declares, RunError>;
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
-        Ok(W::declares(&options::<W::Options>(info.preset, self.0)?))
+    fn visit<W: Workload>(self, info: WorkloadInfo, defaults: W::Options) -> Self::Output {
+        Ok(W::declares(&changed(defaults, info.preset, self.0)?))
     }
 }
 
 /// A visitor that parses the options of a workload, and chooses the index.
 struct PlanWorkload<'a> {
+    chosen: &'a ChosenWorkload,
     settings: &'a BTreeMap<String, String>,
     index: Option<IndexKind>,
 }
@@ -544,15 +575,23 @@ struct PlanWorkload<'a> {
 impl WorkloadVisitor for PlanWorkload<'_> {
     type Output = Result<(IndexKind, WorkloadPlan), RunError>;
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) -> Self::Output {
-        let options = options::<W::Options>(info.preset, self.settings)?;
+    fn visit<W: Workload>(self, info: WorkloadInfo, defaults: W::Options) -> Self::Output {
+        let options = changed(defaults, info.preset, self.settings)?;
         let index = match self.index {
             Some(index) => index,
             None if W::validate(&options, IndexKind::Hash).is_ok() => IndexKind::Hash,
             None => IndexKind::Ordered,
         };
         W::validate(&options, index).map_err(RunError::BadInput)?;
-        Ok((index, WorkloadPlan { name: info.name, values: values(&options), options: Arc::new(options) }))
+        Ok((
+            index,
+            WorkloadPlan {
+                name: info.name,
+                chosen: self.chosen.clone(),
+                values: values(&options),
+                options: Arc::new(options),
+            },
+        ))
     }
 }
 

@@ -42,7 +42,9 @@ impl Workload for Counters {
     /// The counter that a transaction increments.
     type Input = u64;
 
-    const KINDS: &'static [&'static str] = &["increment"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["increment"]
+    }
 
     fn validate(_: &CountersOptions, _: IndexKind) -> Result<(), String> {
         Ok(())

@@ -142,7 +142,9 @@ impl Workload for Bank {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["transfer", "audit"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["transfer", "audit"]
+    }
     const IS_MEASURED: bool = false;
 
     fn validate(_: &BankOptions, _: IndexKind) -> Result<(), String> {

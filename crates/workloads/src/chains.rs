@@ -412,12 +412,17 @@ impl Chains {
     }
 }
 
+/// The names of the transaction types.
+const KIND_NAMES: &[&str] = &["one", "two", "three", "four"];
+
 impl Workload for Chains {
     type Options = ChainsOptions;
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["one", "two", "three", "four"];
+    fn kinds(&self) -> &'static [&'static str] {
+        KIND_NAMES
+    }
     const IS_MEASURED: bool = false;
 
     fn validate(options: &ChainsOptions, index: IndexKind) -> Result<(), String> {
@@ -506,7 +511,7 @@ impl Workload for Chains {
     }
 
     fn types(&self, types: &mut Types) {
-        for (kind, name) in Self::KINDS.iter().enumerate() {
+        for (kind, name) in KIND_NAMES.iter().enumerate() {
             let pieces = self.programs.get(kind).map_or(&[][..], Vec::as_slice);
             let only_reads = !pieces.is_empty() && Self::only_reads(pieces);
             let mut builder = if only_reads { types.add_read_only(name) } else { types.add(name) };

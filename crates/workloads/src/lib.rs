@@ -7,6 +7,7 @@
 
 pub mod bank;
 pub mod chains;
+pub mod file;
 pub mod litmus;
 mod loading;
 pub mod pieces;
@@ -25,5 +26,6 @@ pub mod workload;
 pub mod ycsb;
 pub mod zipf;
 
-pub use registry::{WorkloadVisitor, all_workloads, with_workload};
+pub use file::WorkloadFile;
+pub use registry::{ChosenWorkload, WorkloadVisitor, all_workloads, with_workload};
 pub use workload::{Checked, Declares, Violation, Workload, WorkloadInfo, declared_types};

@@ -381,7 +381,9 @@ impl Workload for Litmus {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["transaction"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["transaction"]
+    }
     const IS_MEASURED: bool = false;
 
     fn validate(options: &LitmusOptions, index: IndexKind) -> Result<(), String> {

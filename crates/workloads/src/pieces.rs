@@ -101,7 +101,9 @@ impl Workload for Pieces {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["chain"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["chain"]
+    }
     const IS_MEASURED: bool = false;
 
     fn validate(options: &PiecesOptions, _: IndexKind) -> Result<(), String> {

@@ -345,7 +345,9 @@ impl Workload for Rubis {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["place_bid", "buy_now", "view_item"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["place_bid", "buy_now", "view_item"]
+    }
 
     fn validate(options: &RubisOptions, _: IndexKind) -> Result<(), String> {
         if options.place_bid + options.buy_now + options.view_item == 0 {

@@ -241,8 +241,9 @@ impl Workload for SmallBank {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] =
-        &["amalgamate", "balance", "deposit_checking", "send_payment", "transact_savings", "write_check"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["amalgamate", "balance", "deposit_checking", "send_payment", "transact_savings", "write_check"]
+    }
 
     fn validate(options: &SmallBankOptions, _: IndexKind) -> Result<(), String> {
         if options.hot_customers > options.customers {

@@ -344,15 +344,17 @@ impl Workload for Tatp {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &[
-        "get_subscriber_data",
-        "get_new_destination",
-        "get_access_data",
-        "update_subscriber_data",
-        "update_location",
-        "insert_call_forwarding",
-        "delete_call_forwarding",
-    ];
+    fn kinds(&self) -> &'static [&'static str] {
+        &[
+            "get_subscriber_data",
+            "get_new_destination",
+            "get_access_data",
+            "update_subscriber_data",
+            "update_location",
+            "insert_call_forwarding",
+            "delete_call_forwarding",
+        ]
+    }
 
     fn validate(_: &TatpOptions, _: IndexKind) -> Result<(), String> {
         Ok(())

@@ -325,17 +325,22 @@ impl<F: Faults> Tpcc<F> {
     }
 }
 
+/// The names of the transaction types.
+pub const KIND_NAMES: &[&str] =
+    &["new_order", "payment", "order_status", "delivery", "stock_level", "last_order_status"];
+
 impl<F: Faults> Workload for Tpcc<F> {
     type Options = TpccOptions;
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] =
-        &["new_order", "payment", "order_status", "delivery", "stock_level", "last_order_status"];
+    fn kinds(&self) -> &'static [&'static str] {
+        KIND_NAMES
+    }
 
     fn validate(options: &TpccOptions, _: IndexKind) -> Result<(), String> {
         if weights(options).iter().all(|weight| *weight == 0) {
-            let names: Vec<String> = Self::KINDS.iter().map(|kind| format!("tpcc.{kind}")).collect();
+            let names: Vec<String> = KIND_NAMES.iter().map(|kind| format!("tpcc.{kind}")).collect();
             return Err(format!("the weights {} are all 0: at least one has to be more", names.join(", ")));
         }
         Ok(())
@@ -436,7 +441,7 @@ impl<F: Faults> Workload for Tpcc<F> {
             stock_level::declare,
             last_order_status::declare,
         ];
-        for ((name, declare), weight) in Self::KINDS.iter().zip(declarations).zip(weights(&self.options)) {
+        for ((name, declare), weight) in KIND_NAMES.iter().zip(declarations).zip(weights(&self.options)) {
             if weight > 0 { declare(name, types, &self.tables) } else { types.leave_out(name) }
         }
     }

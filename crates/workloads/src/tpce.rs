@@ -232,23 +232,28 @@ impl Tpce {
     }
 }
 
+/// The names of the transaction types.
+const KIND_NAMES: &[&str] = &[
+    "trade_order",
+    "trade_result",
+    "market_feed",
+    "trade_update",
+    "trade_status",
+    "customer_position",
+    "market_watch",
+];
+
 impl Workload for Tpce {
     type Options = TpceOptions;
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &[
-        "trade_order",
-        "trade_result",
-        "market_feed",
-        "trade_update",
-        "trade_status",
-        "customer_position",
-        "market_watch",
-    ];
+    fn kinds(&self) -> &'static [&'static str] {
+        KIND_NAMES
+    }
 
     fn validate(options: &TpceOptions, _: IndexKind) -> Result<(), String> {
-        let names = || Self::KINDS.iter().map(|kind| format!("tpce.{kind}")).collect::<Vec<_>>().join(", ");
+        let names = || KIND_NAMES.iter().map(|kind| format!("tpce.{kind}")).collect::<Vec<_>>().join(", ");
         if weights(options).iter().all(|weight| *weight == 0) {
             return Err(format!("the weights {} are all 0: at least one has to be more", names()));
         }
@@ -370,7 +375,7 @@ impl Workload for Tpce {
     fn types(&self, types: &mut Types) {
         let (options, tables) = (&self.options, &self.tables);
         // A type of which no transaction runs takes part in no order.
-        for ((kind, name), weight) in Self::KINDS.iter().enumerate().zip(weights(options)) {
+        for ((kind, name), weight) in KIND_NAMES.iter().enumerate().zip(weights(options)) {
             match kind {
                 _ if weight == 0 => types.leave_out(name),
                 0 => orders::declare(name, types, tables, options),

@@ -135,7 +135,7 @@ const READER: Piece = Piece::new(0, "reader");
 const READ_PAGE: Piece = Piece::new(1, "page");
 const READ_TEXT: Piece = Piece::new(2, "text");
 
-/// The transaction types, in the order of [`Workload::KINDS`].
+/// The transaction types, in the order of [`KIND_NAMES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     AddWatch,
@@ -373,22 +373,27 @@ impl Wikipedia {
     }
 }
 
+/// The names of the transaction types.
+const KIND_NAMES: &[&str] = &[
+    "add_watch",
+    "remove_watch",
+    "update_page",
+    "list_pages",
+    "get_page_anonymous",
+    "get_page_authenticated",
+    "get_page_to_update",
+    "notify_watchers",
+    "log_update",
+];
+
 impl Workload for Wikipedia {
     type Options = WikipediaOptions;
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &[
-        "add_watch",
-        "remove_watch",
-        "update_page",
-        "list_pages",
-        "get_page_anonymous",
-        "get_page_authenticated",
-        "get_page_to_update",
-        "notify_watchers",
-        "log_update",
-    ];
+    fn kinds(&self) -> &'static [&'static str] {
+        KIND_NAMES
+    }
 
     fn validate(options: &WikipediaOptions, _: IndexKind) -> Result<(), String> {
         if !options.text_bytes.is_multiple_of(8) {
@@ -522,7 +527,7 @@ impl Workload for Wikipedia {
         let author = |piece: PieceBuilder| piece.insert(log_entry).update(user, Edited { touched: 0 });
         // A type of which no transaction runs takes part in no order.
         let mut declare = |runs: bool, kind: Kind, pieces: &dyn Fn(TypeBuilder<'_>)| {
-            let name = Self::KINDS[kind as usize];
+            let name = KIND_NAMES[kind as usize];
             match (runs, kind.only_reads()) {
                 (false, _) => types.leave_out(name),
                 (true, false) => pieces(types.add(name)),

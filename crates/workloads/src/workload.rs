@@ -74,13 +74,13 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// so that drawing allocates nothing.
     type Input: Default + Send;
 
-    /// The names of the transaction types.
-    const KINDS: &'static [&'static str];
-
     /// Whether its native throughput is compared. Then a release build compiles it with each
     /// protocol. A litmus test is for proofs, and the bank and IC3's microbenchmark are simple
     /// bodies, so they are compiled once, and call the protocol through a pointer.
     const IS_MEASURED: bool = true;
+
+    /// Returns the names of the transaction types.
+    fn kinds(&self) -> &'static [&'static str];
 
     /// Checks whether the workload can run with these options on this index.
     ///
@@ -124,7 +124,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// the draw.
     fn next<C: Core>(&self, core: &mut C, client: &mut Self::Client, input: &mut Self::Input);
 
-    /// Returns the transaction's type, as a position in [`Workload::KINDS`].
+    /// Returns the transaction's type, as a position in [`Workload::kinds`].
     fn kind(&self, input: &Self::Input) -> usize;
 
     /// Returns what transactions can declare with these options.
@@ -133,7 +133,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
         Declares::default()
     }
 
-    /// Declares the types of transactions, in the order of [`Workload::KINDS`], with the pieces of
+    /// Declares the types of transactions, in the order of [`Workload::kinds`], with the pieces of
     /// each and what these access ([`contend_model::pieces`]). A workload declares all types or
     /// none.
     fn types(&self, types: &mut Types) {
@@ -174,11 +174,11 @@ pub fn declared_types<W: Workload>(workload: &W, tables: Vec<DeclaredTable>) -> 
     let declared: Vec<&str> = set.types.iter().map(|of| of.name.as_str()).collect();
     match declared[..] {
         [] => Ok(None),
-        _ if declared == W::KINDS => Ok(Some(set)),
+        _ if declared == workload.kinds() => Ok(Some(set)),
         _ => Err(format!(
             "the workload declares the types {}; valid: {}, in this order",
             declared.join(", "),
-            W::KINDS.join(", ")
+            workload.kinds().join(", ")
         )),
     }
 }

@@ -365,8 +365,7 @@ impl Ycsb {
     /// ([`Client::surprises`]).
     #[inline]
     fn operate<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(u64, u64), Abort> {
-        let mut sink = 0;
-        let mut surprises = 0;
+        let (mut sink, mut surprises) = (0, 0);
         let (field, first) = (input.field, self.spans[input.field].first as usize);
         let (groups, columns) = (self.groups(field), self.columns(field));
         if !input.writes.is_empty() {
@@ -437,7 +436,9 @@ impl Workload for Ycsb {
     type Client = Client;
     type Input = Input;
 
-    const KINDS: &'static [&'static str] = &["read_only", "read_write", "long"];
+    fn kinds(&self) -> &'static [&'static str] {
+        &["read_only", "read_write", "long"]
+    }
 
     fn validate(options: &YcsbOptions, index: IndexKind) -> Result<(), String> {
         let sum = options.scan.0 + options.insert.0;

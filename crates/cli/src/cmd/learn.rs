@@ -68,13 +68,13 @@ impl PlannedWorkloadVisitor for Samples {
         let tables = engine.declared_tables();
         let declared = declared_types(&workload, tables.clone()).map_err(UserError::refused)?;
 
-        let mut learned = Learned::new(tables, W::KINDS.iter().map(|kind| (*kind).to_owned()));
+        let mut learned = Learned::new(tables, workload.kinds().iter().map(|kind| (*kind).to_owned()));
         let mut worker = engine.worker().expect("a new engine has free slots");
         let (mut client, mut input, mut trace) = (workload.client(0, 1, 42), W::Input::default(), Trace::default());
         let runs = |kind: usize| declared.as_ref().is_none_or(|declared| !declared.types[kind].pieces.is_empty());
         let lacks = |learned: &Learned, kind| runs(kind) && learned.runs(kind) < self.0;
         let mut since_lacking = 0;
-        while since_lacking < DRAWS_MAX && (0..W::KINDS.len()).any(|kind| lacks(&learned, kind)) {
+        while since_lacking < DRAWS_MAX && (0..workload.kinds().len()).any(|kind| lacks(&learned, kind)) {
             workload.next(&mut (), &mut client, &mut input);
             let kind = workload.kind(&input);
             since_lacking = if lacks(&learned, kind) { 0 } else { since_lacking + 1 };
@@ -86,7 +86,7 @@ impl PlannedWorkloadVisitor for Samples {
             learned.add(kind, &trace);
         }
         let mut text = String::new();
-        for (kind, name) in W::KINDS.iter().enumerate() {
+        for (kind, name) in workload.kinds().iter().enumerate() {
             text += &format!("// {}: {name} ran {} times\n", info.name, learned.runs(kind));
         }
         match declared {

@@ -8,3 +8,4 @@ mod results;
 mod terminal;
 mod vacuous;
 mod verbs;
+mod workload_file;

@@ -101,7 +101,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
     fn new(plan: &RunPlan, _: RunPurpose) -> Self {
         let shared = Shared {
             over: Cell::new(false),
-            tally: RefCell::new(Tally::new(W::KINDS.len())),
+            tally: RefCell::new(Tally::new(0)),
             ended: RefCell::new(Vec::new()),
             stuck: RefCell::new(None),
         };
@@ -133,7 +133,9 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
         stop: &Stop,
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError> {
+        let kinds = loaded.workload.kinds().len();
         if self.chip.is_none() {
+            self.shared.tally.replace(Tally::new(kinds));
             let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(loaded.slots.len() as u64));
             self.chip = Some(self.start(loaded, share)?);
         }
@@ -159,7 +161,6 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
                 break;
             }
         }
-        let kinds = W::KINDS.len();
         let mut tally = self.shared.tally.replace(Tally::new(kinds));
         // The time of unfinished transactions belongs to this window as far as they have come.
         chip.take_all_times(self.time, &mut tally.useful);

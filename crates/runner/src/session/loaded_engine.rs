@@ -272,7 +272,7 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        W::KINDS
+        self.loaded.workload.kinds()
     }
 
     fn load_units(&self) -> u64 {

@@ -216,7 +216,7 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         let mut climbs = if loaded.climbs { self.climbs(loaded.purpose, threads) } else { [].iter_mut() };
         let mut slots_of: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
         loaded.slots.iter_mut().enumerate().for_each(|(number, slot)| slots_of[number % threads].push(slot));
-        let bytes_before = loaded.engine.bytes();
+        let (bytes_before, kinds) = (loaded.engine.bytes(), loaded.workload.kinds().len());
         let (registry, registered) = mpsc::channel();
         let (seconds, outcomes) = std::thread::scope(|scope| {
             let threads: Vec<_> = slots_of
@@ -232,7 +232,7 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
                         let _ = pin_to_core(core);
                         // By the thread that will use it, so that the memory is near its core.
                         aside.grow_to(each);
-                        let tally = RefCell::new(Tally::new(W::KINDS.len()));
+                        let tally = RefCell::new(Tally::new(kinds));
                         let mut stacks = M::stacks(slots.len());
                         // Before the gate as well: once it has opened, all handles have been sent,
                         // and `take` below need not wait for a thread.

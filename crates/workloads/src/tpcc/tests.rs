@@ -316,7 +316,7 @@ fn the_generator_keeps_the_standards_rates() {
         }
     }
     for (kind, share) in [0.45, 0.43, 0.04, 0.04, 0.04, 0.0].into_iter().enumerate() {
-        expect_share(<Tpcc as Workload>::KINDS[kind], kinds[kind], DRAWN, share);
+        expect_share(KIND_NAMES[kind], kinds[kind], DRAWN, share);
     }
     expect_share("remote lines", remote_lines, lines, 0.01);
     expect_share("rollbacks", rollbacks, orders, 0.01);

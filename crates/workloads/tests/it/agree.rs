@@ -89,7 +89,7 @@ struct Agrees;
 impl WorkloadVisitor for Agrees {
     type Output = ();
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) {
+    fn visit<W: Workload>(self, info: WorkloadInfo, _: W::Options) {
         let (declared, declared_cancels) = rows_of::<W>(info.preset, true);
         let (undeclared, cancels) = rows_of::<W>(info.preset, false);
         assert_eq!(declared_cancels, cancels, "{}", info.name);

@@ -216,7 +216,7 @@ impl Run<'_> {
         for transaction in 1..=self.transactions {
             let rolled_back = matches!(self.fault, Fault::Rollback(every) if transaction.is_multiple_of(every));
             workload.next(&mut (), &mut client, &mut input);
-            assert!(workload.kind(&input) < W::KINDS.len());
+            assert!(workload.kind(&input) < workload.kinds().len());
             loop {
                 let outcome = worker.run(|inner| {
                     let (fault, writes) = (self.fault, &mut writes);
@@ -250,7 +250,7 @@ struct RunsRight(IndexKind);
 impl WorkloadVisitor for RunsRight {
     type Output = ();
 
-    fn visit<W: Workload>(self, info: WorkloadInfo) {
+    fn visit<W: Workload>(self, info: WorkloadInfo, _: W::Options) {
         let settings: &[(&str, &str)] = match info.name.split('-').next() {
             Some("ycsb") => SMALL,
             Some("bank") => &[("bank.accounts", "300"), ("bank.audit", "0.1")],

@@ -1,0 +1,725 @@
+//! Workloads that users write: a TOML file with a schema, and transactions as pgbench scripts.
+//!
+//! [`WorkloadFile`] is a file that was read and found valid. Its scripts are compiled to flat steps
+//! on registers ([`program`]), which [`interpret`] runs as the body of a transaction, without a
+//! name, a map or an allocation. docs/workload_file.md is the language's reference.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`source`], [`schema`], [`script`] | the file, its tables, and its scripts, as they are written |
+//! | [`compile`], [`select`], [`change`], [`expression`], [`known`] | from scripts to code, and what of it is known before a transaction begins |
+//! | [`options`] | its parameters |
+//! | [`program`], [`draws`], [`interpret`], [`rows`] | the code, and its execution |
+//! | [`invariant`] | conditions on the tables after a run |
+
+mod change;
+mod compile;
+mod draws;
+mod error;
+mod expression;
+mod interpret;
+mod invariant;
+mod known;
+mod options;
+mod program;
+mod rows;
+mod schema;
+mod script;
+mod select;
+mod source;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use contend_model::random::{GOLDEN_GAMMA, mix};
+use contend_model::{
+    Abort, Core, DeclarationNeeds, Declare, Groups, IndexKind, Inspect, Key, Load, OptionSpec, Options, OutOfMemory,
+    TableSpec, Tables, Txn,
+};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+use crate::loading::load_in_steps;
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+
+use error::Read;
+use expression::Writer;
+pub use interpret::Input;
+use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, with_table};
+use invariant::{Invariant, Side};
+pub use options::FileOptions;
+use options::WHOLE;
+use program::{Code, ROW, Register, Step, Store};
+use schema::{ColumnAt, Table, Type};
+use source::{Amount, Parameters, Source};
+
+/// The rows of the largest table in a verified run, if the file does not say.
+const VERIFIED_ROWS: u64 = 500;
+/// The most rows of a table.
+const ROWS_MAX: i64 = 1_000_000_000;
+/// The rows whose keys are checked when a file is read.
+const CHECKED_ROWS: u64 = 10_000;
+/// The share of missed rows from which a check says so.
+const MISSED_MAX: f64 = 0.1;
+const LOAD_STEP: u64 = 4096;
+
+/// Returns the same text for as long as the process lives. Names of workloads, types of
+/// transactions and options are few, and live that long everywhere.
+pub(crate) fn interned(text: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let names = names.get_or_insert_default();
+    match names.get(text) {
+        Some(name) => name,
+        None => {
+            let name: &'static str = Box::leak(text.to_owned().into_boxed_str());
+            names.insert(name);
+            name
+        }
+    }
+}
+
+/// A workload file that is valid.
+#[derive(Debug)]
+pub struct WorkloadFile {
+    /// The path, as the user wrote it.
+    path: String,
+    text: String,
+    source: Source,
+}
+
+impl WorkloadFile {
+    /// Reads the text of a file, and compiles it. `path` is its name in messages.
+    ///
+    /// # Errors
+    /// One sentence that names the file, the place, and the valid choices.
+    pub fn read(path: &str, text: &str) -> Result<Arc<WorkloadFile>, String> {
+        let of_file = |message: String| format!("{path}: {message}");
+        let source = Source::read(text).map_err(of_file)?;
+        let file = Arc::new(WorkloadFile { path: path.into(), text: text.into(), source });
+        let options = file.options().map_err(of_file)?;
+        FileWorkload::validate(&options, IndexKind::Hash)?;
+        FileWorkload::validate(&FileWorkload::for_verification(&options), IndexKind::Hash)?;
+        Ok(file)
+    }
+
+    /// Returns the text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the file as a workload in a list.
+    pub fn info(&self) -> WorkloadInfo {
+        WorkloadInfo {
+            name: interned(&self.path),
+            summary: interned(&self.source.summary),
+            source: "a workload file",
+            preset: &[],
+        }
+    }
+
+    /// Returns the options of the file: its parameters.
+    pub fn specs(self: &Arc<Self>) -> Vec<OptionSpec> {
+        let defaults = self.options().map(|options| options.values()).unwrap_or_default();
+        let spec = |(name, default): (&'static str, String)| OptionSpec {
+            name,
+            range: if default.contains('.') { "a number".into() } else { WHOLE.into() },
+            default,
+            doc: "A parameter of the workload file.",
+        };
+        defaults.into_iter().map(spec).collect()
+    }
+
+    /// Returns the options with the values that the file gives.
+    ///
+    /// # Errors
+    /// A value is no number, or parameters refer to each other in a circle.
+    pub fn options(self: &Arc<Self>) -> Result<FileOptions, String> {
+        Ok(FileOptions { file: Some(Arc::clone(self)), given: BTreeMap::new(), is_verified: false })
+            .and_then(|options| options.parameters().map(|_| options))
+    }
+
+    /// Describes the file: its tables, and what each transaction reads and writes.
+    ///
+    /// # Errors
+    /// The values of the options are not valid.
+    pub fn describe(options: &FileOptions) -> Result<String, String> {
+        Ok(summary::describe(&Program::new(options)?))
+    }
+}
+
+/// How a column of a loaded row gets its value.
+#[derive(Debug)]
+struct Fill {
+    code: Code,
+    from: Register,
+    store: Option<Store>,
+    /// The part of the key, if it is one.
+    part: Option<usize>,
+}
+
+/// A type of transactions.
+#[derive(Debug)]
+struct Kind {
+    name: &'static str,
+    read_only: bool,
+    code: Code,
+    /// The groups of each table that the transaction touches.
+    groups: Vec<Groups>,
+    /// Whether keys are known before the transaction begins, so that it is worth finding them.
+    foresees: bool,
+}
+
+/// A compiled file.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    tables: Vec<Table>,
+    rows: Vec<u64>,
+    fills: Vec<Vec<Fill>>,
+    kinds: Vec<Kind>,
+    names: &'static [&'static str],
+    /// The sums of the weights up to each type, of 1.
+    weights: Vec<f64>,
+    invariants: Vec<Invariant>,
+    partitions: Option<Partitions>,
+    /// The tables whose rows are listed.
+    ordered: Vec<bool>,
+    declares_rows: bool,
+}
+
+impl Program {
+    fn new(options: &FileOptions) -> Result<Program, String> {
+        Self::compiled(options).map_err(|message| format!("{}: {message}", options.file().path))
+    }
+
+    fn compiled(options: &FileOptions) -> Result<Program, String> {
+        let source = &options.file().source;
+        let parameters = options.parameters()?;
+        let groups: Vec<_> = source.groups.iter().map(|(table, groups)| (table.clone(), groups.clone())).collect();
+        let tables = schema::read(&source.schema, &groups).map_err(|error| error.in_part("schema"))?;
+        let rows = rows_of(options, &tables, &parameters)?;
+        let fills = fills_of(source, &tables, &rows, &parameters)?;
+        let mut kinds = Vec::new();
+        for of in &source.transactions {
+            let mut writer = Writer::new(&tables, &rows, &parameters);
+            let part = format!("transaction '{}'", of.name);
+            compile::compile(&mut writer, &of.script).map_err(|error| error.in_part(&part))?;
+            let mut code = writer.code;
+            if of.read_only
+                && let Some(access) = code.accesses.iter().find(|access| !access.reads)
+            {
+                let table = &tables[access.table as usize].name;
+                return Err(format!("{part}, line {}: a transaction that is read_only changes {table}", access.line));
+            }
+            let is_row = |access: &program::Access| access.key.len() == tables[access.table as usize].key.len();
+            let foresees = code.foreseeable
+                && (source.partition.is_some() || code.accesses.iter().any(|access| access.known && is_row(access)));
+            code.foreseeable = foresees;
+            let mut groups = vec![Groups::NONE; tables.len()];
+            for access in &code.accesses {
+                let of_table = &mut groups[access.table as usize];
+                *of_table = of_table.union(access.groups);
+            }
+            kinds.push(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees });
+        }
+        let invariants = source.invariants.iter().map(|of| invariant_of(of, &tables, &rows, &parameters));
+        let invariants = invariants.collect::<Result<Vec<_>, _>>()?;
+        let partitions = partitions_of(source, &tables, &kinds, &parameters)?;
+        let sum: f64 = source.transactions.iter().map(|of| of.weight).sum();
+        let weights = source.transactions.iter().scan(0.0, |total, of| {
+            *total += of.weight / sum;
+            Some(*total)
+        });
+        let weights = weights.collect();
+        let is_known_row = |access: &program::Access| {
+            access.known
+                && access.by_index.is_none()
+                && access.indexes.is_empty()
+                && access.aggregates.is_empty()
+                && access.key.len() == tables[access.table as usize].key.len()
+        };
+        let declares_rows =
+            kinds.iter().all(|kind| kind.code.foreseeable && kind.code.accesses.iter().all(is_known_row));
+        let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
+        let ordered = ordered_of(&tables, &kinds, &invariants);
+        Ok(Program {
+            name: source.name.clone(),
+            tables,
+            rows,
+            fills,
+            names: kinds_as_list(&names),
+            kinds,
+            weights,
+            invariants,
+            partitions,
+            ordered,
+            declares_rows,
+        })
+    }
+}
+
+/// Returns the list of names that lives as long as the process.
+fn kinds_as_list(names: &[&'static str]) -> &'static [&'static str] {
+    static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
+    let mut lists = LISTS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    match lists.iter().find(|list| **list == names) {
+        Some(list) => list,
+        None => {
+            let list: &'static [&'static str] = Box::leak(names.to_vec().into_boxed_slice());
+            lists.push(list);
+            list
+        }
+    }
+}
+
+fn amount(of: &Amount, what: &str, parameters: &Parameters) -> Result<i64, String> {
+    match of {
+        Amount::Whole(value) => Ok(*value),
+        Amount::Fraction(value) => Err(format!("{what} is {value}, no whole number")),
+        Amount::Text(text) => {
+            let mut writer = Writer::new(&[], &[], parameters);
+            let value = compile::expression_of(text, writer.at).and_then(|of| writer.fixed(&of, what));
+            value.map_err(|error| error.in_part(what))
+        }
+    }
+}
+
+/// Returns the loaded rows of each table.
+fn rows_of(options: &FileOptions, tables: &[Table], parameters: &Parameters) -> Result<Vec<u64>, String> {
+    let source = &options.file().source;
+    let mut rows = vec![0; tables.len()];
+    for (name, of) in &source.rows {
+        let Some(table) = tables.iter().position(|table| table.name == *name && table.index_of.is_none()) else {
+            let valid: Vec<&str> =
+                tables.iter().filter(|table| table.index_of.is_none()).map(|table| table.name.as_str()).collect();
+            return Err(format!("[rows]: unknown table '{name}'; valid: {}", valid.join(", ")));
+        };
+        let count = amount(of, &format!("[rows] {name}"), parameters)?;
+        if !(0..=ROWS_MAX).contains(&count) {
+            return Err(format!("[rows]: {name} has {count} rows; valid: 0 to {ROWS_MAX}"));
+        }
+        rows[table] = count as u64;
+    }
+    let largest = rows.iter().copied().max().unwrap_or(0);
+    if options.is_verified && source.verify.is_empty() && largest > VERIFIED_ROWS {
+        for rows in &mut rows {
+            let part = (u128::from(*rows) * u128::from(VERIFIED_ROWS)).div_ceil(u128::from(largest)) as u64;
+            *rows = part.max((*rows).min(2));
+        }
+    }
+    // An index has an entry for each row.
+    for table in 0..tables.len() {
+        if let Some(of) = tables[table].index_of {
+            rows[table] = rows[of];
+        }
+    }
+    Ok(rows)
+}
+
+fn fills_of(
+    source: &Source,
+    tables: &[Table],
+    rows: &[u64],
+    parameters: &Parameters,
+) -> Result<Vec<Vec<Fill>>, String> {
+    for name in source.fill.keys() {
+        let known = name.split_once('.').is_some_and(|(table, column)| {
+            tables
+                .iter()
+                .any(|of| of.name == table && of.index_of.is_none() && of.columns.iter().any(|of| of.name == column))
+        });
+        if !known {
+            return Err(format!("[fill]: there is no column '{name}'; valid: TABLE.COLUMN of the schema"));
+        }
+    }
+    let mut fills = Vec::new();
+    for (number, table) in tables.iter().enumerate() {
+        let mut of_table = Vec::new();
+        for column in table.columns.iter().filter(|_| table.index_of.is_none()) {
+            let name = format!("{}.{}", table.name, column.name);
+            let text = match (source.fill.get(&name), column.at, column.of) {
+                (Some(text), ..) => text.as_str(),
+                (None, ColumnAt::Key(_), _) if table.key.len() == 1 => ":row",
+                (None, ColumnAt::Key(_), _) if rows[number] == 0 => "0",
+                (None, ColumnAt::Key(_), _) => {
+                    return Err(format!("[fill]: '{name}' has no expression, and its key has several columns"));
+                }
+                (None, ColumnAt::Row { .. }, Type::Number(_)) => "0",
+                (None, ColumnAt::Row { .. }, Type::Text(_)) => "random_text()",
+            };
+            let writer = Writer::new(tables, rows, parameters);
+            let filled: Read<(Code, Register)> = compile::fill(writer, text, column.of);
+            let (code, from) = filled.map_err(|error| error.in_part(&format!("[fill] {name}")))?;
+            let words = column.of.words() as u16;
+            let (store, part) = match (column.at, column.of) {
+                (ColumnAt::Key(part), _) => (None, Some(part)),
+                (ColumnAt::Row { word, .. }, Type::Number(_)) => {
+                    (Some(Store { word: word as u16, from, text: None, words }), None)
+                }
+                (ColumnAt::Row { word, .. }, Type::Text(bytes)) => {
+                    (Some(Store { word: word as u16, from, text: Some(bytes as u16), words }), None)
+                }
+            };
+            of_table.push(Fill { code, from, store, part });
+        }
+        fills.push(of_table);
+    }
+    Ok(fills)
+}
+
+fn invariant_of(
+    of: &source::InvariantSource,
+    tables: &[Table],
+    rows: &[u64],
+    parameters: &Parameters,
+) -> Result<Invariant, String> {
+    let at_least = of.at_least.is_some();
+    let [first, second] = of.equal.as_ref().or(of.at_least.as_ref()).expect("checked when it was read");
+    let side = |text: &str| {
+        Side::read(text, tables, rows, parameters).map_err(|error| error.in_part(&format!("invariant '{}'", of.name)))
+    };
+    Ok(Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least })
+}
+
+fn partitions_of(
+    source: &Source,
+    tables: &[Table],
+    kinds: &[Kind],
+    parameters: &Parameters,
+) -> Result<Option<Partitions>, String> {
+    let Some(partition) = &source.partition else { return Ok(None) };
+    let count = amount(&partition.count, "[partition] count", parameters)?;
+    if !(1..=65_536).contains(&count) {
+        return Err(format!("[partition]: count is {count}; valid: 1 to 65536"));
+    }
+    let is_by = |table: &Table| table.columns[table.key[0]].name == partition.by;
+    let of: Vec<bool> = tables.iter().map(|table| table.index_of.is_none() && is_by(table)).collect();
+    if !of.contains(&true) {
+        let firsts: Vec<&str> = tables.iter().map(|table| table.columns[table.key[0]].name.as_str()).collect();
+        let by = &partition.by;
+        return Err(format!("[partition]: no primary key begins with '{by}'; valid: {}", firsts.join(", ")));
+    }
+    for kind in kinds {
+        for access in &kind.code.accesses {
+            let table = &tables[access.table as usize];
+            let is_known = if of[access.table as usize] {
+                access.known_first && access.by_index.is_none() && kind.code.foreseeable
+            } else {
+                access.reads
+            };
+            if !is_known {
+                let (name, line) = (kind.name, access.line);
+                return Err(format!(
+                    "transaction '{name}', line {line}: the partition of {} is not known before the transaction begins \
+                     (a draw, or {}, depends on a row; or {} is not partitioned and is changed); valid: no [partition]",
+                    table.name, partition.by, table.name
+                ));
+            }
+        }
+    }
+    Ok(Some(Partitions { count: count as usize, of }))
+}
+
+/// Returns which tables need an order: those that are scanned, and those whose rows are checked and
+/// come and go.
+fn ordered_of(tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
+    let mut ordered: Vec<bool> = tables.iter().map(|table| table.index_of.is_some()).collect();
+    let mut grows = vec![false; tables.len()];
+    for kind in kinds {
+        for step in &kind.code.steps {
+            match *step {
+                Step::Scan { access } | Step::Each { access, .. } => {
+                    let access = &kind.code.accesses[access as usize];
+                    ordered[access.by_index.unwrap_or(access.table) as usize] = true;
+                }
+                Step::Insert { access, .. } | Step::Delete { access } => {
+                    grows[kind.code.accesses[access as usize].table as usize] = true;
+                }
+                _ => {}
+            }
+        }
+    }
+    for (table, ordered) in ordered.iter_mut().enumerate() {
+        let is_checked = invariants.iter().any(|invariant| invariant.reads(table));
+        let has_numbers = tables[table].key.len() == 1;
+        *ordered |= is_checked && (grows[table] || !has_numbers);
+    }
+    ordered
+}
+
+/// A worker's generator, and the memory of its scripts.
+#[derive(Debug)]
+pub struct Client {
+    random: SmallRng,
+    memory: Memory,
+    /// The numbers that `unique()` has given.
+    uniques: i64,
+    committed: u64,
+    named: u64,
+    missed: u64,
+}
+
+/// The workload of a file.
+#[derive(Debug)]
+pub struct FileWorkload {
+    program: Program,
+    handles: Vec<Handle>,
+}
+
+impl FileWorkload {
+    /// Returns the key of row `row` of a table, and writes the columns of the row, for loading.
+    fn fill(&self, table: usize, row: u64, memory: &mut Memory, words: &mut [u64], parts: &mut [i64]) {
+        for (column, fill) in self.program.fills[table].iter().enumerate() {
+            let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
+            memory.evaluate(&fill.code, seed, |frame| frame[ROW as usize] = row as i64);
+            match (&fill.store, fill.part) {
+                (Some(store), _) => put(store, words, &memory.frame),
+                (None, Some(part)) => parts[part] = memory.frame[fill.from as usize],
+                (None, None) => {}
+            }
+        }
+    }
+}
+
+/// Checks the keys of the first rows of each table.
+fn check_keys(program: &Program) -> Result<(), String> {
+    let mut memory = Memory::new(0, 1);
+    for (number, table) in program.tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {
+        let mut seen = HashSet::new();
+        for row in 0..program.rows[number].min(CHECKED_ROWS) {
+            let mut parts = vec![0; table.key.len()];
+            for fill in &program.fills[number] {
+                if let Some(part) = fill.part {
+                    memory.evaluate(&fill.code, row, |frame| frame[ROW as usize] = row as i64);
+                    parts[part] = memory.frame[fill.from as usize];
+                }
+            }
+            let registers: Vec<Register> = (0..parts.len() as Register).collect();
+            let shown = || parts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+            let Some(key) = key_of(&table.shape, &registers, &parts) else {
+                return Err(format!(
+                    "[fill]: row {row} of {} has the key ({}), which its columns can't hold",
+                    table.name,
+                    shown()
+                ));
+            };
+            if !seen.insert(key) {
+                return Err(format!(
+                    "[fill]: row {row} of {} has the key ({}), as a row before it",
+                    table.name,
+                    shown()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Workload for FileWorkload {
+    type Options = FileOptions;
+    type Client = Client;
+    type Input = Input;
+
+    /// The steps of a script cost more than a call through a pointer. A build with each protocol
+    /// would take longer for everybody.
+    const IS_MEASURED: bool = false;
+
+    fn kinds(&self) -> &'static [&'static str] {
+        self.program.names
+    }
+
+    fn validate(options: &FileOptions, _: IndexKind) -> Result<(), String> {
+        let program = Program::new(options)?;
+        check_keys(&program).map_err(|message| format!("{}: {message}", options.file().path))
+    }
+
+    fn tables(options: &FileOptions, index: IndexKind) -> Vec<TableSpec> {
+        Program::new(options).map_or(Vec::new(), |program| specs_of(&program, index))
+    }
+
+    fn create<S: Tables>(options: &FileOptions, index: IndexKind, store: &S) -> Self {
+        let program = Program::new(options).expect("options that were validated");
+        let handle = |(spec, table): (TableSpec, &Table)| {
+            if table.shape.narrow {
+                Handle::Narrow(store.create_table(&spec))
+            } else {
+                Handle::Wide(store.create_table(&spec))
+            }
+        };
+        let handles = specs_of(&program, index).into_iter().zip(&program.tables).map(handle).collect();
+        FileWorkload { program, handles }
+    }
+
+    fn load_units(&self) -> u64 {
+        let Program { tables, rows, .. } = &self.program;
+        tables.iter().zip(rows).filter(|(table, _)| table.index_of.is_none()).map(|(_, rows)| rows).sum()
+    }
+
+    fn for_verification(options: &FileOptions) -> FileOptions {
+        FileOptions { is_verified: true, ..options.clone() }
+    }
+
+    fn load<L: Load>(
+        &self,
+        loader: &mut L,
+        part: usize,
+        parts: usize,
+        done: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), OutOfMemory> {
+        let Program { tables, rows, .. } = &self.program;
+        let mut memory = Memory::new(0, 1);
+        for (number, table) in tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {
+            let mut words = vec![0; table.words];
+            let mut values = vec![0; table.key.len()];
+            let registers: Vec<Register> = (0..values.len() as Register).collect();
+            load_in_steps(rows[number], part, parts, LOAD_STEP, done, |range| {
+                for row in range {
+                    self.fill(number, row, &mut memory, &mut words, &mut values);
+                    let Some(key) = key_of(&table.shape, &registers, &values) else { continue };
+                    let is_new = with_table!(self.handles[number], of => {
+                        loader.insert(&of, Key::from_words(key), |row| row[..words.len()].copy_from_slice(&words))?
+                    });
+                    for index in table.indexes.iter().filter(|_| is_new) {
+                        let value = |&column: &usize| match table.columns[column].at {
+                            ColumnAt::Key(part) => values[part],
+                            ColumnAt::Row { word, .. } => words[word] as i64,
+                        };
+                        let entry: Vec<i64> = index.columns.iter().chain(&table.key).map(value).collect();
+                        let registers: Vec<Register> = (0..entry.len() as Register).collect();
+                        if let Some(key) = key_of(&tables[index.table].shape, &registers, &entry) {
+                            with_table!(self.handles[index.table], of => {
+                                loader.insert(&of, Key::from_words(key), |_| ())?;
+                            });
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
+        let largest = self.program.rows.iter().copied().max().unwrap_or(0);
+        Client {
+            random: SmallRng::seed_from_u64(mix(seed) ^ worker as u64),
+            memory: Memory::new(worker, workers),
+            uniques: (largest / workers as u64 + 1) as i64,
+            committed: 0,
+            named: 0,
+            missed: 0,
+        }
+    }
+
+    fn next<C: Core>(&self, core: &mut C, client: &mut Client, input: &mut Input) {
+        let Program { kinds, weights, tables, partitions, .. } = &self.program;
+        if input.keys.is_empty() {
+            let empty = |table: &Table| {
+                if table.shape.narrow {
+                    KnownKeys::Narrow(Vec::new(), Vec::new())
+                } else {
+                    KnownKeys::Wide(Vec::new(), Vec::new())
+                }
+            };
+            input.keys = tables.iter().map(empty).collect();
+        }
+        let drawn = (client.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        input.kind = weights.iter().position(|end| drawn < *end).unwrap_or(weights.len() - 1);
+        input.seed = client.random.next_u64();
+        // No retry of the last transaction has returned more numbers.
+        client.uniques += client.memory.uniques;
+        client.memory.uniques = 0;
+        input.first_unique = client.uniques;
+        let kind = &kinds[input.kind];
+        core.work(INSTRUCTIONS_OF_STEP * kind.code.steps.len() as u32);
+        if kind.foresees {
+            client.memory.foresee(&kind.code, tables, partitions.as_ref(), input);
+            client.memory.uniques = 0;
+        }
+    }
+
+    fn kind(&self, input: &Input) -> usize {
+        input.kind
+    }
+
+    fn declares(options: &FileOptions) -> Declares {
+        Program::new(options).map_or(Declares::default(), |program| Declares {
+            rows: program.declares_rows,
+            partitions: program.partitions.map(|partitions| partitions.count),
+        })
+    }
+
+    fn declare(&self, input: &Input, declaration: &mut impl Declare) {
+        if self.program.kinds[input.kind].read_only {
+            declaration.read_only();
+        }
+        let by_rows = match declaration.needs() {
+            DeclarationNeeds::Rows | DeclarationNeeds::RowsOrPartitions => self.program.declares_rows,
+            DeclarationNeeds::Nothing | DeclarationNeeds::Partitions => false,
+        };
+        if !by_rows {
+            input.partitions.iter().for_each(|&partition| declaration.partition(partition));
+            return;
+        }
+        for (handle, keys) in self.handles.iter().zip(&input.keys) {
+            match (handle, keys) {
+                (Handle::Narrow(table), KnownKeys::Narrow(keys, _)) => {
+                    keys.iter().for_each(|&(key, writes)| declaration.row(table, key, writes));
+                }
+                (Handle::Wide(table), KnownKeys::Wide(keys, _)) => {
+                    keys.iter().for_each(|&(key, writes)| declaration.row(table, key, writes));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
+        let Program { kinds, tables, .. } = &self.program;
+        let kind = &kinds[input.kind];
+        if kind.foresees {
+            announce(tx, &self.handles, &input.keys, &kind.groups);
+        }
+        client.memory.run(tx, &kind.code, tables, &self.handles, input)
+    }
+
+    fn committed(&self, client: &mut Client, _: &Input) {
+        client.committed += 1;
+        client.named += client.memory.named;
+        client.missed += client.memory.missed;
+    }
+
+    fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
+        let Program { name, tables, rows, invariants, .. } = &self.program;
+        for invariant in invariants {
+            invariant.check(store, tables, &self.handles, rows).map_err(Violation)?;
+        }
+        let held = match &invariants[..] {
+            [] => format!("{name} has no invariant"),
+            [one] => format!("'{}' holds", one.name),
+            all => format!("{} invariants of {name} hold", all.len()),
+        };
+        let named: u64 = clients.iter().map(|client| client.named).sum();
+        let missed: u64 = clients.iter().map(|client| client.missed).sum();
+        let share = missed as f64 / named.max(1) as f64;
+        if share <= MISSED_MAX {
+            return Ok(Checked(held));
+        }
+        Ok(Checked(format!("{held}; warning: {:.0} % of the keys that statements named were not there", share * 100.0)))
+    }
+}
+
+/// Instructions that a simulated core is charged for a step of a script.
+const INSTRUCTIONS_OF_STEP: u32 = 8;
+
+fn specs_of(program: &Program, index: IndexKind) -> Vec<TableSpec> {
+    let tables = program.tables.iter().zip(&program.rows).zip(&program.ordered);
+    let kind = |ordered: bool| if ordered { IndexKind::Ordered } else { index };
+    tables.map(|((table, rows), ordered)| table.spec(kind(*ordered), *rows)).collect()
+}

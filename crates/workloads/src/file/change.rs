@@ -1,0 +1,436 @@
+//! Updates, inserts and deletes.
+
+use contend_model::Groups;
+use sqlparser::ast::{
+    AssignmentTarget, BinaryOperator, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Insert, OnConflictAction, OnInsert, SetExpr, Spanned, TableObject, Update, Value,
+};
+
+use super::error::{Read, mistake};
+use super::expression::{Names, Writer};
+use super::program::{Access, Change, IndexChange, Load, Register, Source, Step, Store};
+use super::schema::{ColumnAt, NUMBER, Type, name_of, simple_name};
+use super::select::Selected;
+
+impl Writer<'_> {
+    pub(super) fn update(&mut self, update: &Update) -> Read<()> {
+        let at = self.at;
+        if update.from.is_some() || update.returning.is_some() {
+            return mistake(at, "an update has no from and no returning");
+        }
+        let table = self.only_table(std::slice::from_ref(&update.table))?;
+        let selected = self.selected(table, update.selection.as_ref())?;
+        if !selected.is_row {
+            return self.needs_row(table, "an update changes");
+        }
+        let mut access = self.access(table, &selected);
+        let assigned = self.assigned(update, table)?;
+        let is_indexed = |column: usize| self.tables[table].indexes.iter().any(|index| index.columns.contains(&column));
+        let group_of = |column: usize| match self.tables[table].columns[column].at {
+            ColumnAt::Row { group, .. } => group,
+            ColumnAt::Key(_) => 0,
+        };
+        access.groups = assigned.iter().map(|(column, _)| group_of(*column) as usize).collect();
+        let is_blind = assigned.iter().all(|(_, value)| !has_column(value));
+        let of_groups = self.tables[table].columns.iter().filter(|column| match column.at {
+            ColumnAt::Row { group, .. } => access.groups.contains(Groups::of(group)),
+            ColumnAt::Key(_) => false,
+        });
+        let is_whole = is_blind && of_groups.count() == assigned.len();
+        let any_indexed = assigned.iter().any(|(column, _)| is_indexed(*column));
+        if is_whole && !any_indexed {
+            for (column, value) in &assigned {
+                let store = self.store(table, *column, value, &mut Names::None)?;
+                access.stores.push(store);
+            }
+            let access = self.add(access);
+            self.push(Step::Write { access });
+            return Ok(());
+        }
+        let is_number = |column: usize| matches!(self.tables[table].columns[column].of, Type::Number(_));
+        let changes: Option<Vec<_>> = assigned
+            .iter()
+            .map(|(column, value)| {
+                let name = &self.tables[table].columns[*column].name;
+                change_of(name, value).filter(|_| is_number(*column))
+            })
+            .collect();
+        if let (Some(changes), false) = (changes, any_indexed) {
+            for ((column, _), (change, value)) in assigned.iter().zip(changes) {
+                let register = self.number(value, &mut Names::None)?;
+                let ColumnAt::Row { word, .. } = self.tables[table].columns[*column].at else { continue };
+                access.changes.push((change, word as u16, register));
+            }
+            let access = self.add(access);
+            self.push(Step::Update { access });
+            return Ok(());
+        }
+        self.modify(table, access, &assigned)
+    }
+
+    /// Returns the columns that an update sets, with their values.
+    fn assigned<'u>(&self, update: &'u Update, table: usize) -> Read<Vec<(usize, &'u Expr)>> {
+        let at = self.at;
+        let mut assigned: Vec<(usize, &'u Expr)> = Vec::new();
+        for assignment in &update.assignments {
+            let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                return mistake(at, "columns are set one by one: set a = 1, b = 2");
+            };
+            let (name, place) = simple_name(at, name)?;
+            let column = self.tables[table].column(place, &name)?;
+            if matches!(self.tables[table].columns[column].at, ColumnAt::Key(_)) {
+                return mistake(
+                    place,
+                    format!("{name} is of the primary key, and can't be changed: delete and insert"),
+                );
+            }
+            if assigned.iter().any(|(other, _)| *other == column) {
+                return mistake(place, format!("{name} is set twice"));
+            }
+            assigned.push((column, &assignment.value));
+        }
+        Ok(assigned)
+    }
+
+    /// Compiles an update that reads the row. First come the steps that need no column, then the
+    /// step that reads the row, and the steps that do.
+    fn modify(&mut self, table: usize, mut access: Access, assigned: &[(usize, &Expr)]) -> Read<()> {
+        let tables = self.tables;
+        let of = &tables[table];
+        let step = self.code.steps.len();
+        let number = self.add(access.clone());
+        self.push(Step::Modify { access: number, end: 0 });
+        let mut loads: Vec<(usize, Load)> = Vec::new();
+        let mut groups = access.groups;
+        for (column, value) in assigned {
+            let at = self.at;
+            let mut pending: Vec<(usize, Load)> = std::mem::take(&mut loads);
+            let mut pending_groups = groups;
+            let target = of.columns[*column].of;
+            // The columns on the right-hand side are found before the expression is compiled.
+            let mut idents = Vec::new();
+            columns_in(value, &mut idents);
+            let mut known: Vec<(String, Register, Type)> = Vec::new();
+            for ident in idents {
+                let place = at.of(ident.span);
+                let column = of.column(place, &name_of(ident))?;
+                let register = self.load_of(table, column, &access, &mut pending, &mut pending_groups)?;
+                known.push((name_of(ident), register, of.columns[column].of));
+            }
+            (loads, groups) = (pending, pending_groups);
+            let mut lookup = |ident: &Ident| -> Read<(Register, Type)> {
+                let name = name_of(ident);
+                let (_, register, of) = known.iter().find(|(known, ..)| *known == name).expect("found above");
+                Ok((*register, *of))
+            };
+            let store = match (target, value) {
+                (Type::Text(bytes), Expr::Identifier(ident)) if has_column(value) => {
+                    let (from, of_source) = lookup(ident)?;
+                    let ColumnAt::Row { word, .. } = of.columns[*column].at else { continue };
+                    let Type::Text(_) = of_source else {
+                        return mistake(at, format!("{} is no text", name_of(ident)));
+                    };
+                    Store { word: word as u16, from, text: Some(bytes as u16), words: of_source.words() as u16 }
+                }
+                _ => self.store(table, *column, value, &mut Names::Columns(&mut lookup))?,
+            };
+            access.stores.push(store);
+        }
+        self.moved_entries(table, assigned, &mut access, &mut loads, &mut groups)?;
+        access.loads = loads.into_iter().map(|(_, load)| load).collect();
+        access.groups = groups;
+        self.code.accesses[number as usize] = access;
+        self.aim(step);
+        Ok(())
+    }
+
+    /// Compiles the changes of the indexes whose columns an update sets: keys before and after.
+    fn moved_entries(
+        &mut self,
+        table: usize,
+        assigned: &[(usize, &Expr)],
+        access: &mut Access,
+        loads: &mut Vec<(usize, Load)>,
+        groups: &mut Groups,
+    ) -> Read<()> {
+        let of = &self.tables[table];
+        for index in &of.indexes {
+            if !index.columns.iter().any(|column| assigned.iter().any(|(assigned, _)| assigned == column)) {
+                continue;
+            }
+            let mut old = Vec::new();
+            let mut new = Vec::new();
+            for column in &index.columns {
+                let before = self.load_of(table, *column, access, loads, groups)?;
+                old.push(before);
+                let stored = assigned.iter().position(|(assigned, _)| assigned == column);
+                new.push(stored.map_or(before, |position| access.stores[position].from));
+            }
+            old.extend(&access.key);
+            new.extend(&access.key);
+            access.indexes.push(IndexChange { table: index.table as u16, old: Some(old), new: Some(new) });
+        }
+        Ok(())
+    }
+
+    /// Returns the register to which a column is read.
+    fn load_of(
+        &mut self,
+        table: usize,
+        column: usize,
+        access: &Access,
+        loads: &mut Vec<(usize, Load)>,
+        groups: &mut Groups,
+    ) -> Read<Register> {
+        if let Some((_, load)) = loads.iter().find(|(other, _)| *other == column) {
+            return Ok(load.to);
+        }
+        let of = &self.tables[table].columns[column];
+        match of.at {
+            ColumnAt::Key(part) => Ok(access.key[part]),
+            ColumnAt::Row { word, group } => {
+                let words = of.of.words();
+                *groups = groups.union(Groups::of(group));
+                let to = self.registers(words)?;
+                loads.push((column, Load { from: Source::Row(word as u16), words: words as u16, to }));
+                Ok(to)
+            }
+        }
+    }
+
+    /// Compiles a value that is stored in a column.
+    fn store(&mut self, table: usize, column: usize, value: &Expr, names: &mut Names<'_>) -> Read<Store> {
+        let of = &self.tables[table].columns[column];
+        let place = self.at.of(value.span());
+        let word = match of.at {
+            ColumnAt::Row { word, .. } => word as u16,
+            ColumnAt::Key(_) => 0,
+        };
+        match of.of {
+            Type::Number(_) if self.is_text(value) && !is_null(value) => {
+                mistake(place, format!("{} is a number, and '{value}' a text", of.name))
+            }
+            Type::Number(_) if is_null(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
+            Type::Number(_) if is_now(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
+            Type::Number(_) => Ok(Store { word, from: self.number(value, names)?, text: None, words: 1 }),
+            Type::Text(bytes) => {
+                let from = self.text(value, bytes)?;
+                Ok(Store { word, from, text: Some(bytes as u16), words: of.of.words() as u16 })
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, insert: &Insert) -> Read<()> {
+        let at = self.at;
+        let TableObject::TableName(name) = &insert.table else {
+            return mistake(at, "rows are inserted into a table, by its name");
+        };
+        let (name, place) = simple_name(at, name)?;
+        let table = self.table(&name, place)?;
+        let or_nothing = match &insert.on {
+            None => false,
+            Some(OnInsert::OnConflict(on)) if matches!(on.action, OnConflictAction::DoNothing) => true,
+            Some(_) => return mistake(at, "valid behind values: on conflict do nothing"),
+        };
+        if insert.returning.is_some() {
+            return mistake(at, "an insert has no returning");
+        }
+        let values = insert.source.as_deref().map(|source| &*source.body);
+        let Some(SetExpr::Values(values)) = values else {
+            return mistake(at, "an insert has values");
+        };
+        let [row] = &values.rows[..] else {
+            return mistake(at, "an insert has one row of values; valid: several inserts");
+        };
+        let row: &[Expr] = row;
+        let given = self.given(insert, row, table)?;
+        let selected = Selected { key: Vec::new(), by_index: None, low: None, high: None, is_row: true };
+        let mut access = self.access(table, &selected);
+        access.groups = Groups::ALL;
+        let mut at_register = vec![0; given.len()];
+        for (column, value) in given.iter().enumerate() {
+            let of = &self.tables[table].columns[column];
+            let store = match value {
+                Some(value) => self.store(table, column, value, &mut Names::None)?,
+                None if of.name == NUMBER => {
+                    let to = self.registers(1)?;
+                    self.push(Step::Unique { to });
+                    Store { word: 0, from: to, text: None, words: 1 }
+                }
+                None if matches!(of.at, ColumnAt::Key(_)) => {
+                    return mistake(at, format!("column {} of the primary key has no value", of.name));
+                }
+                None => {
+                    // Columns without a value are 0, or empty.
+                    let ColumnAt::Row { word, .. } = of.at else { continue };
+                    let (word, words) = (word as u16, of.of.words());
+                    match of.of {
+                        Type::Number(_) => Store { word, from: self.constant(0)?, text: None, words: 1 },
+                        Type::Text(bytes) => {
+                            Store { word, from: self.registers(words)?, text: Some(bytes as u16), words: words as u16 }
+                        }
+                    }
+                }
+            };
+            at_register[column] = store.from;
+            if matches!(of.at, ColumnAt::Row { .. }) {
+                access.stores.push(store);
+            }
+        }
+        let of = &self.tables[table];
+        access.key = of.key.iter().map(|&column| at_register[column]).collect();
+        for index in &of.indexes {
+            let columns = index.columns.iter().chain(&of.key);
+            let new = columns.map(|&column| at_register[column]).collect();
+            access.indexes.push(IndexChange { table: index.table as u16, old: None, new: Some(new) });
+        }
+        let access = self.add(access);
+        self.push(Step::Insert { access, or_nothing });
+        Ok(())
+    }
+
+    /// Returns the value that an insert gives to each column.
+    fn given<'u>(&self, insert: &Insert, row: &'u [Expr], table: usize) -> Read<Vec<Option<&'u Expr>>> {
+        let at = self.at;
+        let name = &self.tables[table].name;
+        let count = self.tables[table].columns.len();
+        let named = self.tables[table].columns.iter().filter(|column| column.name != NUMBER).count();
+        let mut given: Vec<Option<&'u Expr>> = vec![None; count];
+        if insert.columns.is_empty() {
+            if row.len() != named {
+                let names: Vec<&str> = self.tables[table].columns.iter().map(|column| column.name.as_str()).collect();
+                return mistake(
+                    at,
+                    format!("{} values for {named} columns of {name}: {}", row.len(), names.join(", ")),
+                );
+            }
+            given.iter_mut().zip(row).for_each(|(given, value)| *given = Some(value));
+        } else {
+            if row.len() != insert.columns.len() {
+                return mistake(at, format!("{} values for {} columns", row.len(), insert.columns.len()));
+            }
+            for (column, value) in insert.columns.iter().zip(row) {
+                let (column, place) = simple_name(at, column)?;
+                let position = self.tables[table].column(place, &column)?;
+                if given[position].replace(value).is_some() {
+                    return mistake(place, format!("{column} is given twice"));
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    pub(super) fn delete(&mut self, delete: &Delete) -> Read<()> {
+        let at = self.at;
+        if delete.returning.is_some() || delete.using.is_some() || delete.limit.is_some() {
+            return mistake(at, "a delete has no returning, using or limit");
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let table = self.only_table(from)?;
+        let selected = self.selected(table, delete.selection.as_ref())?;
+        if !selected.is_row {
+            return self.needs_row(table, "a delete removes");
+        }
+        let mut access = self.access(table, &selected);
+        access.groups = Groups::ALL;
+        let of = &self.tables[table];
+        let mut loads = Vec::new();
+        let mut groups = Groups::NONE;
+        for index in &of.indexes {
+            let mut old = Vec::new();
+            for column in &index.columns {
+                old.push(self.load_of(table, *column, &access, &mut loads, &mut groups)?);
+            }
+            old.extend(&access.key);
+            access.indexes.push(IndexChange { table: index.table as u16, old: Some(old), new: None });
+        }
+        access.loads = loads.into_iter().map(|(_, load)| load).collect();
+        let access = self.add(access);
+        self.push(Step::Delete { access });
+        Ok(())
+    }
+
+    fn needs_row<T>(&self, table: usize, does: &str) -> Read<T> {
+        let of = &self.tables[table];
+        let key: Vec<&str> = of.key.iter().map(|&column| of.columns[column].name.as_str()).collect();
+        mistake(
+            self.at,
+            format!(
+                "{does} one row: its condition gives the whole primary key ({}); for several rows: \\foreach",
+                key.join(", ")
+            ),
+        )
+    }
+}
+
+/// Collects the columns that an expression names.
+fn columns_in<'a>(expression: &'a Expr, found: &mut Vec<&'a Ident>) {
+    match expression {
+        Expr::Identifier(ident) if !is_now(expression) => found.push(ident),
+        Expr::Nested(inner) => columns_in(inner, found),
+        Expr::UnaryOp { expr, .. } => columns_in(expr, found),
+        Expr::BinaryOp { left, right, .. } => {
+            columns_in(left, found);
+            columns_in(right, found);
+        }
+        Expr::Between { expr, low, high, .. } => {
+            [expr, low, high].into_iter().for_each(|inner| columns_in(inner, found))
+        }
+        Expr::Case { conditions, else_result, .. } => {
+            for case in conditions {
+                columns_in(&case.condition, found);
+                columns_in(&case.result, found);
+            }
+            else_result.iter().for_each(|inner| columns_in(inner, found));
+        }
+        Expr::Function(function) => {
+            if let FunctionArguments::List(list) = &function.args {
+                for argument in &list.args {
+                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(inner)) = argument {
+                        columns_in(inner, found);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_column(expression: &Expr) -> bool {
+    let mut found = Vec::new();
+    columns_in(expression, &mut found);
+    !found.is_empty()
+}
+
+fn is_null(expression: &Expr) -> bool {
+    matches!(expression, Expr::Value(value) if value.value == Value::Null)
+}
+
+/// Whether an expression is the time of day, which a run that can be repeated takes as 0.
+fn is_now(expression: &Expr) -> bool {
+    let name = match expression {
+        Expr::Identifier(ident) => name_of(ident),
+        Expr::Function(function) => function.name.to_string().to_lowercase(),
+        _ => return false,
+    };
+    matches!(name.as_str(), "current_timestamp" | "now" | "localtimestamp")
+}
+
+/// Returns the change that an assignment makes to the column `name` without reading it.
+fn change_of<'a>(name: &str, value: &'a Expr) -> Option<(Change, &'a Expr)> {
+    let is_own = |side: &Expr| matches!(side, Expr::Identifier(ident) if name_of(ident) == name);
+    match value {
+        Expr::Nested(inner) => change_of(name, inner),
+        Expr::BinaryOp { left, op: BinaryOperator::Plus, right } if is_own(left) && !has_column(right) => {
+            Some((Change::Add, right))
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Plus, right } if is_own(right) && !has_column(left) => {
+            Some((Change::Add, left))
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Minus, right } if is_own(left) && !has_column(right) => {
+            Some((Change::Subtract, right))
+        }
+        other if !has_column(other) && !is_null(other) && !is_now(other) => Some((Change::Set, other)),
+        _ => None,
+    }
+}

@@ -1,0 +1,312 @@
+//! From scripts to code.
+
+use sqlparser::ast::{Expr, Statement, TableFactor, TableWithJoins, Value};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::Parser;
+
+use super::error::{Place, Read, mistake, of_parser, unknown};
+use super::expression::{Names, Writer};
+use super::program::{Code, ROUNDS_MAX, Register, Step};
+use super::schema::{Type, simple_name};
+use super::script::{Part, split};
+
+/// An open block of a script.
+enum Block {
+    /// `\if`: the step that leaves the current branch, if it has a condition, and the steps at the
+    /// end of each branch.
+    If {
+        unless: Option<usize>,
+        ends: Vec<usize>,
+        at: Place,
+        has_else: bool,
+    },
+    Repeat {
+        start: u32,
+        left: Register,
+        step: usize,
+        at: Place,
+    },
+    Each {
+        start: u32,
+        access: u16,
+        step: usize,
+        at: Place,
+    },
+}
+
+/// Parses one statement.
+fn statement_of(text: &str, at: Place) -> Read<Statement> {
+    let parsed = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
+    let statements = parsed.and_then(|mut parser| parser.parse_statements()).map_err(|error| of_parser(at, &error))?;
+    match <[Statement; 1]>::try_from(statements) {
+        Ok([statement]) => Ok(statement),
+        Err(_) => mistake(at, "one statement was expected here"),
+    }
+}
+
+/// Parses an expression, all of the text.
+pub(super) fn expression_of(text: &str, at: Place) -> Read<Expr> {
+    let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
+    let mut parser = parser.map_err(|error| of_parser(at, &error))?;
+    let expression = parser.parse_expr().map_err(|error| of_parser(at, &error))?;
+    let rest = parser.peek_token();
+    match rest.token {
+        sqlparser::tokenizer::Token::EOF => Ok(expression),
+        other => mistake(at.of(rest.span), format!("'{other}' is behind the end of the expression")),
+    }
+}
+
+/// Compiles a script.
+///
+/// # Errors
+/// The first mistake.
+pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let parts = split(script)?;
+    let count = parts.len();
+    for (number, (part, at)) in parts.into_iter().enumerate() {
+        writer.at = at;
+        match part {
+            Part::Set { name, expression } => {
+                let expression = expression_of(&expression, at)?;
+                writer.set(&name, &expression)?;
+            }
+            Part::If(_) | Part::Elif(_) | Part::Else | Part::EndIf => writer.branch(&part, &mut blocks)?,
+            Part::Repeat(_) | Part::EndRepeat | Part::ForEach(_) | Part::EndForEach => {
+                writer.rounds(&part, &mut blocks)?
+            }
+            Part::Sleep { amount, unit } => {
+                let amount = expression_of(&amount, at)?;
+                let amount = writer.number(&amount, &mut Names::None)?;
+                writer.push(Step::Sleep { amount, unit });
+            }
+            Part::Sql { text, variables } => {
+                let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+                let is_border = |borders: &[&str]| words.len() <= 2 && borders.contains(&words[0].as_str());
+                let is_first = writer.code.accesses.is_empty() && is_border(&["begin", "start"]);
+                let is_last = number + 1 == count && is_border(&["end", "commit"]);
+                if !is_first && !is_last {
+                    writer.statement(&text, variables.as_deref())?;
+                }
+            }
+        }
+    }
+    match blocks.pop() {
+        None => {}
+        Some(Block::If { at, .. }) => return mistake(at, "\\if has no \\endif"),
+        Some(Block::Repeat { at, .. }) => return mistake(at, "\\repeat has no \\endrepeat"),
+        Some(Block::Each { at, .. }) => return mistake(at, "\\foreach has no \\endforeach"),
+    }
+    if writer.code.accesses.is_empty() {
+        return mistake(Place { line: 1, column: 1 }, "the script accesses no table");
+    }
+    super::known::find(&mut writer.code);
+    Ok(())
+}
+
+impl Writer<'_> {
+    /// Compiles `\if` and what belongs to it.
+    fn branch(&mut self, part: &Part, blocks: &mut Vec<Block>) -> Read<()> {
+        let at = self.at;
+        match part {
+            Part::If(condition) => {
+                let unless = self.unless(condition)?;
+                blocks.push(Block::If { unless: Some(unless), ends: Vec::new(), at, has_else: false });
+            }
+            Part::Elif(_) | Part::Else => {
+                let Some(Block::If { unless, ends, has_else: false, .. }) = blocks.last_mut() else {
+                    return mistake(at, "\\elif or \\else is not inside an \\if, or behind its \\else");
+                };
+                ends.push(self.code.steps.len());
+                self.push(Step::Jump { to: 0, by_rows: false });
+                if let Some(step) = unless.take() {
+                    self.aim(step);
+                }
+                if let Part::Elif(condition) = part {
+                    *unless = Some(self.unless(condition)?);
+                } else if let Some(Block::If { has_else, .. }) = blocks.last_mut() {
+                    *has_else = true;
+                }
+            }
+            Part::EndIf => {
+                let Some(Block::If { unless, ends, .. }) = blocks.pop() else {
+                    return mistake(at, "\\endif is not inside an \\if");
+                };
+                unless.into_iter().chain(ends).for_each(|step| self.aim(step));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Compiles the beginning or the end of a loop.
+    fn rounds(&mut self, part: &Part, blocks: &mut Vec<Block>) -> Read<()> {
+        let at = self.at;
+        match part {
+            Part::Repeat(rounds) => {
+                let rounds = expression_of(rounds, at)?;
+                let count = self.number(&rounds, &mut Names::None)?;
+                if self.value_of(count).is_some_and(|count| count > ROUNDS_MAX as i64) {
+                    return mistake(at, format!("a loop of more than {ROUNDS_MAX} rounds"));
+                }
+                let left = self.registers(1)?;
+                let step = self.code.steps.len();
+                self.push(Step::Repeat { count, left, end: 0 });
+                blocks.push(Block::Repeat { start: self.here(), left, step, at });
+            }
+            Part::EndRepeat => {
+                let Some(Block::Repeat { start, left, step, .. }) = blocks.pop() else {
+                    return mistake(at, "\\endrepeat is not inside a \\repeat");
+                };
+                self.push(Step::Again { left, start });
+                self.aim(step);
+            }
+            Part::ForEach(select) => {
+                let statement = statement_of(select, at)?;
+                let Statement::Query(query) = &statement else {
+                    return mistake(at, "\\foreach is followed by a select");
+                };
+                let access = self.select(query, Some(""), true)?;
+                let step = self.code.steps.len();
+                self.push(Step::Each { access, end: 0 });
+                blocks.push(Block::Each { start: self.here(), access, step, at });
+            }
+            Part::EndForEach => {
+                let Some(Block::Each { start, access, step, .. }) = blocks.pop() else {
+                    return mistake(at, "\\endforeach is not inside a \\foreach");
+                };
+                self.push(Step::Next { access, start });
+                self.aim(step);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Makes a jump lead here.
+    pub(super) fn aim(&mut self, step: usize) {
+        let here = self.here();
+        match &mut self.code.steps[step] {
+            Step::Unless { to, .. } | Step::Jump { to, .. } => *to = here,
+            Step::Repeat { end, .. } | Step::Each { end, .. } | Step::Modify { end, .. } => *end = here,
+            _ => unreachable!("no jump"),
+        }
+    }
+
+    fn unless(&mut self, condition: &str) -> Read<usize> {
+        let condition = expression_of(condition, self.at)?;
+        let condition = self.number(&condition, &mut Names::None)?;
+        self.push(Step::Unless { condition, to: 0, by_rows: false });
+        Ok(self.code.steps.len() - 1)
+    }
+
+    fn set(&mut self, name: &str, expression: &Expr) -> Read<()> {
+        if self.is_text(expression) {
+            let bytes = match self.variables.get(name) {
+                Some(variable) => match variable.of {
+                    Type::Text(bytes) => bytes,
+                    Type::Number(_) => return mistake(self.at, format!("variable :{name} is a number")),
+                },
+                None => match expression {
+                    Expr::Value(value) => match &value.value {
+                        Value::SingleQuotedString(text) => text.len().max(1) as u32,
+                        _ => 1,
+                    },
+                    _ => {
+                        return mistake(self.at, "a text is drawn where it is stored: random_text in values or in set");
+                    }
+                },
+            };
+            let from = self.text(expression, bytes)?;
+            let variable = self.variable(self.at, name, Type::Text(bytes))?;
+            self.push(Step::Copy { to: variable.register, from, words: Type::Text(bytes).words() as u16 });
+            return Ok(());
+        }
+        let before = self.code.steps.len();
+        let from = self.number(expression, &mut Names::None)?;
+        let to = self.variable(self.at, name, Type::Number(8))?.register;
+        // The step that computes the value puts it into the variable.
+        let is_own = self.code.steps.len() > before && !self.variables.values().any(|other| other.register == from);
+        match self.code.steps.last_mut() {
+            Some(
+                Step::Compute { to: own, .. }
+                | Step::Draw { to: own, .. }
+                | Step::Choose { to: own, .. }
+                | Step::Unique { to: own }
+                | Step::Distinct { to: own, .. },
+            ) if is_own && *own == from => *own = to,
+            _ => self.push(Step::Copy { to, from, words: 1 }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn table(&self, name: &str, at: Place) -> Read<usize> {
+        match self.tables.iter().position(|table| table.name == name && table.index_of.is_none()) {
+            Some(table) => Ok(table),
+            None => {
+                let valid = self.tables.iter().filter(|table| table.index_of.is_none());
+                unknown(at, "table", name, valid.map(|table| table.name.as_str()))
+            }
+        }
+    }
+
+    pub(super) fn only_table(&self, from: &[TableWithJoins]) -> Read<usize> {
+        let [TableWithJoins { relation: TableFactor::Table { name, alias: None, args: None, .. }, joins }] = from
+        else {
+            return mistake(self.at, "a statement reads one table, by its name; joins and subqueries are not possible");
+        };
+        if !joins.is_empty() {
+            return mistake(self.at, "a statement reads one table; joins are not possible: use two selects");
+        }
+        let (name, at) = simple_name(self.at, name)?;
+        self.table(&name, at)
+    }
+
+    fn statement(&mut self, text: &str, variables: Option<&str>) -> Read<()> {
+        let statement = statement_of(text, self.at)?;
+        if variables.is_some() && !matches!(statement, Statement::Query(_)) {
+            return mistake(self.at, "\\gset follows a statement that is no select");
+        }
+        match &statement {
+            Statement::Query(query) => {
+                let access = self.select(query, variables, false)?;
+                let step = self.step_of_select(access);
+                if let Step::Modify { .. } = step {
+                    let at = self.code.steps.len();
+                    self.push(step);
+                    self.aim(at);
+                } else {
+                    self.push(step);
+                }
+                Ok(())
+            }
+            Statement::Update(update) => self.update(update),
+            Statement::Insert(insert) => self.insert(insert),
+            Statement::Delete(delete) => self.delete(delete),
+            Statement::Rollback { .. } => {
+                self.push(Step::Cancel);
+                Ok(())
+            }
+            other => {
+                let first = other.to_string();
+                let first = first.split_whitespace().next().unwrap_or_default().to_lowercase();
+                mistake(
+                    self.at,
+                    format!("'{first}' is not possible here; valid: select, update, insert, delete, rollback"),
+                )
+            }
+        }
+    }
+}
+
+/// Compiles one expression of `[fill]`, for a column of this type. Returns the code, and the
+/// register of the value.
+pub(super) fn fill(mut writer: Writer<'_>, text: &str, of: Type) -> Read<(Code, Register)> {
+    writer.fills = true;
+    let expression = expression_of(text, writer.at)?;
+    let register = match of {
+        Type::Number(_) => writer.number(&expression, &mut Names::None)?,
+        Type::Text(bytes) => writer.text(&expression, bytes)?,
+    };
+    Ok((writer.code, register))
+}

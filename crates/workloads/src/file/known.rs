@@ -1,0 +1,136 @@
+//! What of a script follows from draws alone: keys, branches and rounds that are known before the
+//! transaction begins, since no row decides them.
+
+use super::program::{Access, Code, FOUND, Load, Register, Step};
+
+/// A part of a script whose steps may or may not run, or run an unknown number of times.
+struct Block {
+    first: usize,
+    end: usize,
+    /// The register that decides; `None` if rows do.
+    by: Option<Register>,
+}
+
+/// Marks the accesses whose keys are known, and the jumps that depend on rows. Finds out whether
+/// all draws can be made before the transaction begins.
+pub(super) fn find(code: &mut Code) {
+    let steps = std::mem::take(&mut code.steps);
+    let blocks = blocks_of(&steps);
+    let mut by_rows = vec![false; code.image.len()];
+    by_rows[FOUND as usize] = true;
+    let inside = |by_rows: &[bool]| -> Vec<bool> {
+        let mut inside = vec![false; steps.len()];
+        for block in &blocks {
+            if block.by.is_none_or(|register| by_rows[register as usize]) {
+                inside[block.first..block.end].fill(true);
+            }
+        }
+        inside
+    };
+    loop {
+        let uncertain = inside(&by_rows);
+        let before = by_rows.clone();
+        for (number, step) in steps.iter().enumerate() {
+            let (targets, sources) = registers_of(step, &code.accesses);
+            let depends = uncertain[number]
+                || sources.is_none_or(|sources| sources.iter().any(|&source| by_rows[source as usize]));
+            if depends {
+                targets.iter().for_each(|&(first, words)| by_rows[first as usize..][..words as usize].fill(true));
+            }
+        }
+        if by_rows == before {
+            break;
+        }
+    }
+    let uncertain = inside(&by_rows);
+    let draws = |step: &Step| matches!(step, Step::Draw { .. } | Step::DrawText { .. } | Step::Unique { .. });
+    code.foreseeable = !steps.iter().enumerate().any(|(number, step)| {
+        let unknown_rounds = matches!(*step, Step::Repeat { count, .. } if by_rows[count as usize]);
+        unknown_rounds
+            || uncertain[number] && draws(step)
+            || matches!(*step, Step::Draw { a, b, .. } if by_rows[a as usize] || by_rows[b as usize])
+            || matches!(*step, Step::DrawText { length, .. } if by_rows[length as usize])
+    });
+    for access in &mut code.accesses {
+        let known = |register: &Register| !by_rows[*register as usize];
+        access.known = access.key.iter().all(known);
+        access.known_first = access.key.first().is_some_and(known);
+    }
+    code.steps = steps;
+    let conditions = by_rows;
+    // The jump at the end of a branch belongs to the condition before it.
+    let mut ends: Vec<usize> = Vec::new();
+    for step in &mut code.steps {
+        if let Step::Unless { condition, to, by_rows } = step {
+            *by_rows = conditions[*condition as usize];
+            if *by_rows {
+                ends.push(*to as usize);
+            }
+        }
+    }
+    for end in ends {
+        if let Some(Step::Jump { by_rows, .. }) = end.checked_sub(1).map(|last| &mut code.steps[last]) {
+            *by_rows = true;
+        }
+    }
+}
+
+fn blocks_of(steps: &[Step]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let first = number + 1;
+        match *step {
+            Step::Unless { condition, to, .. } => {
+                blocks.push(Block { first, end: to as usize, by: Some(condition) });
+                // The other branch.
+                if let Some(Step::Jump { to: end, .. }) = (to as usize).checked_sub(1).and_then(|last| steps.get(last))
+                    && *end > to
+                {
+                    blocks.push(Block { first: to as usize, end: *end as usize, by: Some(condition) });
+                }
+            }
+            Step::Modify { end, .. } | Step::Each { end, .. } => {
+                blocks.push(Block { first, end: end as usize, by: None })
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+type Targets = Vec<(Register, u16)>;
+
+/// Returns the registers that a step changes, with their numbers of words, and those that it reads;
+/// `None` if it reads a row.
+fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option<Vec<Register>>) {
+    let loads = |access: u16| {
+        let loaded = |load: &Load| (load.to, load.words);
+        let mut targets: Targets = accesses[access as usize].loads.iter().map(loaded).collect();
+        targets.push((FOUND, 1));
+        (targets, None)
+    };
+    match *step {
+        Step::Copy { to, from, words } => (vec![(to, words)], Some((from..from + words).collect())),
+        Step::Compute { to, a, b, .. } | Step::SameText { to, a, b } => (vec![(to, 1)], Some(vec![a, b])),
+        Step::Choose { to, condition, a, b } => (vec![(to, 1)], Some(vec![condition, a, b])),
+        Step::Draw { to, a, b, .. } => (vec![(to, 1)], Some(vec![a, b])),
+        Step::DrawText { to, length, bytes } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
+        Step::Unique { to } => (vec![(to, 1)], Some(Vec::new())),
+        Step::Distinct { to, .. } => (vec![(to, 1)], None),
+        Step::Repeat { count, left, .. } => (vec![(left, 1)], Some(vec![count])),
+        Step::Read { access }
+        | Step::Modify { access, .. }
+        | Step::Update { access }
+        | Step::Write { access }
+        | Step::Insert { access, .. }
+        | Step::Delete { access }
+        | Step::Scan { access }
+        | Step::Each { access, .. } => loads(access),
+        Step::Unless { .. }
+        | Step::Jump { .. }
+        | Step::Again { .. }
+        | Step::Next { .. }
+        | Step::Cancel
+        | Step::Sleep { .. } => (Vec::new(), Some(Vec::new())),
+    }
+}

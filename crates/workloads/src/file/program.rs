@@ -1,0 +1,238 @@
+//! Compiled scripts: flat lists of steps on registers.
+//!
+//! A transaction's registers are one array of words, the *frame*. It holds the constants, the
+//! variables of the script, and intermediate values. Nothing is named, hashed or allocated while a
+//! transaction runs.
+
+use contend_model::{Direction, Groups, Span};
+
+use super::draws::Distribution;
+
+/// The position of a word in the frame.
+pub(super) type Register = u16;
+/// The most words of a frame.
+pub(super) const FRAME_MAX: usize = 8192;
+/// The most variables of a script.
+pub(super) const VARIABLES_MAX: usize = 64;
+/// The most rounds of a loop, and rows of a scan.
+pub(super) const ROUNDS_MAX: usize = 1000;
+
+/// The register of `:found`: the number of rows that the last statement found.
+pub(super) const FOUND: Register = 0;
+/// The register of `:client_id`.
+pub(super) const CLIENT: Register = 1;
+/// The register of `:row`: the number of the row that is being loaded.
+pub(super) const ROW: Register = 2;
+
+/// An operation on two words. Arithmetic wraps around. What is divided by 0 gives 0: a transaction
+/// that is going to abort may divide by anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    And,
+    Or,
+    Xor,
+    Least,
+    Greatest,
+    ShiftLeft,
+    ShiftRight,
+    /// The absolute value of the first; the second is ignored.
+    Absolute,
+    /// A permutation of the numbers below the second, applied to the first.
+    Permute,
+}
+
+impl Operator {
+    #[inline(always)]
+    pub(super) fn apply(self, a: i64, b: i64) -> i64 {
+        match self {
+            Operator::Add => a.wrapping_add(b),
+            Operator::Subtract => a.wrapping_sub(b),
+            Operator::Multiply => a.wrapping_mul(b),
+            Operator::Divide => {
+                if b == 0 {
+                    0
+                } else {
+                    a.wrapping_div(b)
+                }
+            }
+            Operator::Modulo => {
+                if b == 0 {
+                    0
+                } else {
+                    a.wrapping_rem(b)
+                }
+            }
+            Operator::Equal => i64::from(a == b),
+            Operator::Unequal => i64::from(a != b),
+            Operator::Less => i64::from(a < b),
+            Operator::AtMost => i64::from(a <= b),
+            Operator::And => i64::from(a != 0 && b != 0),
+            Operator::Or => i64::from(a != 0 || b != 0),
+            Operator::Xor => a ^ b,
+            Operator::Least => a.min(b),
+            Operator::Greatest => a.max(b),
+            Operator::ShiftLeft => a.wrapping_shl(b as u32),
+            Operator::ShiftRight => a.wrapping_shr(b as u32),
+            Operator::Absolute => a.wrapping_abs(),
+            Operator::Permute => super::draws::permuted(a, b),
+        }
+    }
+}
+
+/// A step of a script.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// Copies words within the frame.
+    Copy { to: Register, from: Register, words: u16 },
+    /// Computes a word.
+    Compute { operator: Operator, to: Register, a: Register, b: Register },
+    /// Copies one of two words, the first if the condition is not 0.
+    Choose { to: Register, condition: Register, a: Register, b: Register },
+    /// Draws a number.
+    Draw { to: Register, draw: u16, a: Register, b: Register },
+    /// Draws a text of `length` bytes, and of at most `bytes`.
+    DrawText { to: Register, length: Register, bytes: u16 },
+    /// Compares two texts.
+    SameText { to: Register, a: Register, b: Register },
+    /// Returns a number that was never returned before.
+    Unique { to: Register },
+    /// Returns 1 if the transaction has not passed this number yet.
+    Distinct { to: Register, a: Register },
+    /// Goes to `to` if the condition is 0.
+    Unless { condition: Register, to: u32, by_rows: bool },
+    /// Goes to `to`.
+    Jump { to: u32, by_rows: bool },
+    /// Begins a loop of `count` rounds; goes to `end` if there are none.
+    Repeat { count: Register, left: Register, end: u32 },
+    /// Ends a round of a loop that begins at `start`.
+    Again { left: Register, start: u32 },
+    /// Reads a row.
+    Read { access: u16 },
+    /// Reads a row, runs the steps up to `end` on its columns, and writes it.
+    Modify { access: u16, end: u32 },
+    /// Changes a row without reading it.
+    Update { access: u16 },
+    /// Replaces groups of a row without reading them.
+    Write { access: u16 },
+    /// Inserts a row. If there is one already, the transaction cancels itself, unless `or_nothing`.
+    Insert { access: u16, or_nothing: bool },
+    /// Deletes a row.
+    Delete { access: u16 },
+    /// Reads the rows of a range.
+    Scan { access: u16 },
+    /// Reads the rows of a range, and begins a loop over them; goes to `end` if there are none.
+    Each { access: u16, end: u32 },
+    /// Ends a round of a loop over rows, which begins at `start`.
+    Next { access: u16, start: u32 },
+    /// Cancels the transaction.
+    Cancel,
+    /// Leaves the transaction open for `amount` times `unit` microseconds.
+    Sleep { amount: Register, unit: u32 },
+}
+
+/// The copying of a column to registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) from: Source,
+    pub(super) words: u16,
+    pub(super) to: Register,
+}
+
+/// The place of a column in a row that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// It begins at this word of the row.
+    Row(u16),
+    /// It is this part of the row's key.
+    Key(u8),
+    /// There is no column: the number 1, which a count adds up.
+    One,
+}
+
+/// The copying of registers to a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub(super) word: u16,
+    pub(super) from: Register,
+    /// The largest length of a text in bytes; `None` for a number.
+    pub(super) text: Option<u16>,
+    /// The words that the value takes in the frame.
+    pub(super) words: u16,
+}
+
+/// A change of a word without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Add,
+    Subtract,
+    Set,
+}
+
+/// How the rows of a scan become one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aggregate {
+    /// A sum; a count adds up ones.
+    Sum,
+    Least,
+    Greatest,
+}
+
+/// The change of an index's entries when a row changes: keys of the index, as registers.
+#[derive(Clone, Debug)]
+pub(super) struct IndexChange {
+    pub(super) table: u16,
+    pub(super) old: Option<Vec<Register>>,
+    pub(super) new: Option<Vec<Register>>,
+}
+
+/// An access of a statement to a table.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) table: u16,
+    /// The values of the key, or of the first parts of it.
+    pub(super) key: Vec<Register>,
+    /// The index by which the rows are found. `key` is then a key of the index.
+    pub(super) by_index: Option<u16>,
+    pub(super) groups: Groups,
+    pub(super) spans: Vec<Span>,
+    pub(super) loads: Vec<Load>,
+    pub(super) stores: Vec<Store>,
+    pub(super) changes: Vec<(Change, u16, Register)>,
+    pub(super) indexes: Vec<IndexChange>,
+    /// The bounds of the next part of the key, both inclusive.
+    pub(super) low: Option<Register>,
+    pub(super) high: Option<Register>,
+    pub(super) limit: Option<Register>,
+    pub(super) offset: Option<Register>,
+    pub(super) direction: Direction,
+    /// How the loaded columns of all rows become one; empty if they don't.
+    pub(super) aggregates: Vec<Aggregate>,
+    /// Whether all of `key` follows from draws, and whether its first part does.
+    pub(super) known: bool,
+    pub(super) known_first: bool,
+    /// Whether it is a read only.
+    pub(super) reads: bool,
+    /// The number of the statement's line in the script, for messages.
+    pub(super) line: u64,
+}
+
+/// A compiled script.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Code {
+    pub(super) steps: Vec<Step>,
+    pub(super) accesses: Vec<Access>,
+    pub(super) draws: Vec<Distribution>,
+    /// The frame at the beginning.
+    pub(super) image: Vec<i64>,
+    /// Whether all draws can be made before the transaction begins, since none depends on a row.
+    pub(super) foreseeable: bool,
+}

@@ -1,0 +1,436 @@
+//! The steps of scripts that touch rows.
+
+use std::ops::{ControlFlow, Range};
+
+use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Projection, Txn, WordOperation};
+
+use super::interpret::{Handle, Memory, key_of, put, with_table};
+use super::program::{Access, Aggregate, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
+use super::schema::{KeyPart, KeyShape, Table as TableShape};
+
+/// The most aggregates of a select.
+pub(super) const AGGREGATES_MAX: usize = 16;
+
+impl Memory {
+    /// Reads a row.
+    #[inline]
+    pub(super) fn read<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        let table = access.table as usize;
+        let key = self.key(&tables[table].shape, access);
+        let frame = &mut self.frame;
+        let found = match key {
+            Some(key) => with_table!(handles[table], table => {
+                let columns = Projection::columns(&access.spans, access.groups);
+                let row = tx.read_row(&table, Key::from_words(key), columns)?;
+                if let Some(row) = row {
+                    load(&access.loads, row, &key, &tables[access.table as usize].shape.parts, frame);
+                }
+                row.is_some()
+            }),
+            None => false,
+        };
+        self.found(found);
+        Ok(())
+    }
+
+    /// Changes a row without reading it.
+    #[inline]
+    pub(super) fn update<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        let table = access.table as usize;
+        let found = match self.key(&tables[table].shape, access) {
+            Some(key) => {
+                let Memory { frame, changes, .. } = self;
+                changes.clear();
+                for (change, word, from) in &access.changes {
+                    let value = frame[*from as usize] as u64;
+                    let (operation, value) = match change {
+                        Change::Add => (WordOperation::Add, value),
+                        Change::Subtract => (WordOperation::Add, value.wrapping_neg()),
+                        Change::Set => (WordOperation::Set, value),
+                    };
+                    changes.push(u32::from(*word), operation, value);
+                }
+                let update = changes.update(access.groups);
+                with_table!(handles[table], table => tx.update_row(&table, Key::from_words(key), update)?)
+            }
+            None => false,
+        };
+        self.found(found);
+        Ok(())
+    }
+
+    /// Replaces groups of a row.
+    #[inline]
+    pub(super) fn write<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        let table = access.table as usize;
+        let key = self.key(&tables[table].shape, access);
+        let frame = &self.frame;
+        let found = match key {
+            Some(key) => with_table!(handles[table], table => {
+                match tx.write_row(&table, Key::from_words(key), access.groups)? {
+                    Some(row) => {
+                        access.stores.iter().for_each(|store| put(store, row, frame));
+                        true
+                    }
+                    None => false,
+                }
+            }),
+            None => false,
+        };
+        self.found(found);
+        Ok(())
+    }
+
+    /// Inserts a row.
+    #[inline]
+    pub(super) fn insert<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        or_nothing: bool,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        let table = access.table as usize;
+        let key = self.key(&tables[table].shape, access);
+        let frame = &self.frame;
+        let inserted = match key {
+            Some(key) => with_table!(handles[table], table => {
+                match tx.insert_row(&table, Key::from_words(key))? {
+                    Some(row) => {
+                        access.stores.iter().for_each(|store| put(store, row, frame));
+                        true
+                    }
+                    None => false,
+                }
+            }),
+            None => false,
+        };
+        if !inserted && !or_nothing {
+            return Err(tx.cancel());
+        }
+        self.frame[FOUND as usize] = i64::from(inserted);
+        if inserted {
+            self.change_indexes(tx, access, tables, handles)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn key(&self, shape: &KeyShape, access: &Access) -> Option<KeyWords> {
+        key_of(shape, &access.key, &self.frame)
+    }
+
+    #[inline(always)]
+    pub(super) fn found(&mut self, found: bool) {
+        self.named += 1;
+        self.missed += u64::from(!found);
+        self.frame[FOUND as usize] = i64::from(found);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the context of a run, and the access")]
+    pub(super) fn modify<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        code: &Code,
+        access: &Access,
+        steps: Range<usize>,
+        tables: &[TableShape],
+        handles: &[Handle],
+        first: i64,
+    ) -> Result<(), Abort> {
+        let table = access.table as usize;
+        let shape = &tables[table].shape;
+        let Some(key) = self.key(shape, access) else {
+            self.found(false);
+            return Ok(());
+        };
+        let found = with_table!(handles[table], table => {
+            match tx.modify_row(&table, Key::from_words(key), access.groups)? {
+                Some(row) => {
+                    load(&access.loads, row, &key, &shape.parts, &mut self.frame);
+                    self.compute(code, steps.start, steps.end, first);
+                    access.stores.iter().for_each(|store| put(store, row, &self.frame));
+                    true
+                }
+                None => false,
+            }
+        });
+        self.found(found);
+        if found { self.change_indexes(tx, access, tables, handles) } else { Ok(()) }
+    }
+
+    pub(super) fn delete<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<bool, Abort> {
+        let table = access.table as usize;
+        let shape = &tables[table].shape;
+        let Some(key) = self.key(shape, access) else { return Ok(false) };
+        let frame = &mut self.frame;
+        with_table!(handles[table], table => {
+            if !access.loads.is_empty() {
+                let Some(row) = tx.read_row(&table, Key::from_words(key), Projection::WHOLE)? else { return Ok(false) };
+                load(&access.loads, row, &key, &shape.parts, frame);
+            }
+            if !tx.delete_row(&table, Key::from_words(key))? {
+                return Ok(false);
+            }
+        });
+        self.change_indexes(tx, access, tables, handles)?;
+        Ok(true)
+    }
+
+    /// Brings the indexes in line with a row that has changed.
+    fn change_indexes<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        for change in &access.indexes {
+            let shape = &tables[change.table as usize].shape;
+            let key = |registers: &Option<Vec<Register>>| {
+                registers.as_ref().and_then(|registers| key_of(shape, registers, &self.frame))
+            };
+            let (old, new) = (key(&change.old), key(&change.new));
+            if old == new {
+                continue;
+            }
+            with_table!(handles[change.table as usize], table => {
+                if let Some(old) = old {
+                    tx.delete_row(&table, Key::from_words(old))?;
+                }
+                if let Some(new) = new {
+                    tx.insert_row(&table, Key::from_words(new))?;
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of a range; the last one's columns, or the aggregates, are the result.
+    pub(super) fn scan<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        if access.aggregates.is_empty() {
+            let found = self.visit(tx, access, tables, handles, |memory, access, row, key, parts| {
+                load(&access.loads, row, key, parts, &mut memory.frame);
+            })?;
+            self.frame[FOUND as usize] = found;
+            return Ok(());
+        }
+        let mut sums = [0i64; AGGREGATES_MAX];
+        let mut first = true;
+        let found = self.visit(tx, access, tables, handles, |_, access, row, key, parts| {
+            for ((load, aggregate), sum) in access.loads.iter().zip(&access.aggregates).zip(&mut sums) {
+                let value = value_of(load.from, row, key, parts);
+                *sum = match aggregate {
+                    Aggregate::Sum => sum.wrapping_add(value),
+                    _ if first => value,
+                    Aggregate::Least => value.min(*sum),
+                    Aggregate::Greatest => value.max(*sum),
+                };
+            }
+            first = false;
+        })?;
+        access.loads.iter().zip(sums).for_each(|(load, sum)| self.frame[load.to as usize] = sum);
+        self.frame[FOUND as usize] = found;
+        Ok(())
+    }
+
+    /// Reads the rows of a range to the memory of a loop.
+    pub(super) fn collect<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+    ) -> Result<(), Abort> {
+        let found = self.visit(tx, access, tables, handles, |memory, access, row, key, parts| {
+            for load in &access.loads {
+                match load.from {
+                    Source::Row(word) => {
+                        memory.rows.extend(row[word as usize..][..load.words as usize].iter().map(|word| *word as i64));
+                    }
+                    from => memory.rows.push(value_of(from, row, key, parts)),
+                }
+            }
+            // A row without columns is a round all the same.
+            if access.loads.is_empty() {
+                memory.rows.push(0);
+            }
+        })?;
+        self.frame[FOUND as usize] = found;
+        Ok(())
+    }
+
+    /// Brings the next row of the innermost loop to its registers. Ends the loop, and returns
+    /// `false`, if there is none.
+    pub(super) fn next_row(&mut self, access: &Access) -> bool {
+        let Some(rows) = self.loops.last_mut() else { return false };
+        if rows.start >= rows.end {
+            self.loops.pop();
+            // The rows of the loops around this one stay.
+            let end = self.loops.last().map_or(0, |outer| outer.end);
+            self.rows.truncate(end);
+            return false;
+        }
+        for load in &access.loads {
+            let words = load.words as usize;
+            self.frame[load.to as usize..][..words].copy_from_slice(&self.rows[rows.start..][..words]);
+            rows.start += words;
+        }
+        if access.loads.is_empty() {
+            rows.start += 1;
+        }
+        true
+    }
+
+    /// Visits the rows of a range, at most [`ROUNDS_MAX`]. Returns how many there were.
+    fn visit<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        tables: &[TableShape],
+        handles: &[Handle],
+        mut visit: impl FnMut(&mut Memory, &Access, &[u64], &KeyWords, &[KeyPart]),
+    ) -> Result<i64, Abort> {
+        let limit = access.limit.map_or(ROUNDS_MAX as i64, |limit| self.frame[limit as usize]);
+        let limit = limit.clamp(0, ROUNDS_MAX as i64) as usize;
+        let skipped =
+            access.offset.map_or(0, |offset| self.frame[offset as usize]).clamp(0, ROUNDS_MAX as i64) as usize;
+        if limit == 0 {
+            return Ok(0);
+        }
+        let by = access.by_index.unwrap_or(access.table) as usize;
+        let scanned = &tables[by].shape;
+        let Some((low, high)) = self.range(scanned, access) else { return Ok(0) };
+        let mut visited = 0usize;
+        let all = limit + skipped;
+        if access.by_index.is_none() {
+            let parts = &scanned.parts;
+            with_table!(handles[by], table => {
+                let columns = Projection::columns(&access.spans, access.groups);
+                let range = Key::from_words(low)..=Key::from_words(high);
+                tx.scan_rows(&table, range, all, access.direction, columns, |key, row| {
+                    if visited >= skipped {
+                        visit(self, access, row, &key.to_words(), parts);
+                    }
+                    visited += 1;
+                    ControlFlow::Continue(())
+                })?;
+            });
+            return Ok(visited.saturating_sub(skipped) as i64);
+        }
+        // The index gives the keys of the rows, which are then read one by one.
+        self.found.clear();
+        let own = &tables[access.table as usize];
+        let indexed = scanned.parts.len() - own.shape.parts.len();
+        with_table!(handles[by], table => {
+            let range = Key::from_words(low)..=Key::from_words(high);
+            tx.scan_rows(&table, range, all, access.direction, Projection::EXISTENCE, |key, _| {
+                if visited >= skipped {
+                    let words = key.to_words();
+                    let mut of_row = [0; MAX_KEY_WORDS];
+                    for (from, to) in scanned.parts[indexed..].iter().zip(&own.shape.parts) {
+                        of_row[to.word as usize] |= (from.of(&words) as u64) << to.shift;
+                    }
+                    self.found.push(of_row);
+                }
+                visited += 1;
+                ControlFlow::Continue(())
+            })?;
+        });
+        let mut found = 0;
+        for number in 0..self.found.len() {
+            let key = self.found[number];
+            with_table!(handles[access.table as usize], table => {
+                let columns = Projection::columns(&access.spans, access.groups);
+                if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
+                    visit(self, access, row, &key, &own.shape.parts);
+                    found += 1;
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    /// Returns the smallest and the largest key of a range, or `None` if it is empty.
+    fn range(&self, shape: &KeyShape, access: &Access) -> Option<(KeyWords, KeyWords)> {
+        let mut low = [0; MAX_KEY_WORDS];
+        let mut high = [0; MAX_KEY_WORDS];
+        for (number, part) in shape.parts.iter().enumerate() {
+            let at = |register: Register| self.frame[register as usize];
+            let most = part.max().min(i64::MAX as u64);
+            let (from, to) = match access.key.get(number) {
+                Some(&register) => {
+                    let value = u64::try_from(at(register)).ok().filter(|value| *value <= part.max())?;
+                    (value, value)
+                }
+                None if number == access.key.len() => {
+                    let from = access.low.map_or(0, |low| at(low).max(0) as u64);
+                    let to = access.high.map_or(Some(part.max()), |high| u64::try_from(at(high)).ok())?;
+                    if from > most || from > to {
+                        return None;
+                    }
+                    (from, to.min(part.max()))
+                }
+                None => (0, part.max()),
+            };
+            low[part.word as usize] |= from << part.shift;
+            high[part.word as usize] |= to << part.shift;
+        }
+        Some((low, high))
+    }
+}
+
+#[inline(always)]
+fn value_of(from: Source, row: &[u64], key: &KeyWords, parts: &[KeyPart]) -> i64 {
+    match from {
+        Source::Row(word) => row[word as usize] as i64,
+        Source::Key(part) => parts[part as usize].of(key),
+        Source::One => 1,
+    }
+}
+
+/// Copies columns of a row to registers.
+#[inline(always)]
+fn load(loads: &[Load], row: &[u64], key: &KeyWords, parts: &[KeyPart], frame: &mut [i64]) {
+    for load in loads {
+        let to = load.to as usize;
+        match load.from {
+            Source::Row(word) if load.words > 1 => {
+                let words = &row[word as usize..][..load.words as usize];
+                frame[to..].iter_mut().zip(words).for_each(|(to, from)| *to = *from as i64);
+            }
+            from => frame[to] = value_of(from, row, key, parts),
+        }
+    }
+}

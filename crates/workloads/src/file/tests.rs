@@ -1,0 +1,331 @@
+//! Workload files, tried as their writers would.
+
+use contend_machine::Native;
+use contend_model::{IndexKind, Options};
+use contend_protocols::multiversion::hekaton::Hekaton;
+use contend_protocols::optimistic::silo::Silo;
+
+use super::{FileOptions, FileWorkload, WorkloadFile};
+use crate::run_for_tests::{check, clients, run, world};
+use crate::workload::{Declares, Workload};
+
+const SHOP: &str = include_str!("../../../../workloads/shop.toml");
+const SHIPPED: [(&str, &str); 4] = [
+    ("shop.toml", SHOP),
+    ("bank.toml", include_str!("../../../../workloads/bank.toml")),
+    ("tpcb.toml", include_str!("../../../../workloads/tpcb.toml")),
+    ("ycsb-a.toml", include_str!("../../../../workloads/ycsb-a.toml")),
+];
+
+fn options(name: &str, text: &str) -> FileOptions {
+    WorkloadFile::read(name, text).unwrap_or_else(|error| panic!("{error}")).options().expect("valid")
+}
+
+/// A file with this script, over tables `t` and `u`.
+fn with_script(script: &str) -> String {
+    format!(
+        "name = \"one\"\nschema = '''\ncreate table t (id int primary key, a int, b int, s varchar(20));\n\
+         create table u (x smallint, y int, a int, primary key (x, y));\ncreate index by_a on u (a);\n'''\n\
+         [rows]\nt = 10\n[parameters]\nhalf = 0.5\n[fill]\n\"t.a\" = \":row * 2\"\n\"t.s\" = \"'old'\"\n\
+         [[transaction]]\nname = \"only\"\nscript = '''\n{script}\n'''\n"
+    )
+}
+
+#[test]
+fn shipped_files_run_right_under_an_optimistic_and_a_multiversion_protocol() {
+    for (name, text) in SHIPPED {
+        let small = FileWorkload::for_verification(&options(name, text));
+        let checked = run::<Silo, FileWorkload>(&small, 3, 800).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!checked.0.contains("warning"), "{name}: {}", checked.0);
+        run::<Hekaton<Native>, FileWorkload>(&small, 3, 400).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+/// Runs a script once. Returns the values of a query after it.
+fn after(script: &str, query: &str, expected: &str) -> Result<(), String> {
+    let text =
+        format!("{}\n[[invariant]]\nname = \"end\"\nequal = [\"{query}\", \"{expected}\"]\n", with_script(script));
+    let options = WorkloadFile::read("one.toml", &text)?.options()?;
+    let world = world::<Silo, FileWorkload>(&options);
+    let clients = clients(&world, 1, 1);
+    check(&world, &clients).map(drop).map_err(|violation| violation.0)
+}
+
+#[test]
+fn statements_do_what_they_say() {
+    for (script, query, expected) in [
+        ("update t set a = 7 where id = 3;", "select sum(a) from t", "90 - 6 + 7"),
+        ("update t set a = a + 5, b = b - 1 where id = 3;", "select sum(a) + sum(b) from t", "94"),
+        ("update t set a = a * 3 + b where id = 3;", "select sum(a) from t", "90 + 12"),
+        (
+            "select a, b from t where id = 4 \\gset v_\nupdate t set b = :v_a + :v_b where id = 1;",
+            "select sum(b) from t",
+            "8",
+        ),
+        ("delete from t where id = 9;", "select count(*) from t", "9"),
+        ("insert into t (id, a) values (10, 100);", "select max(a) from t", "100"),
+        (
+            "insert into t values (3, 1, 1, 'x') on conflict do nothing;\n\\set f :found\nupdate t set b = :f + 5 where id = 0;",
+            "select sum(b) from t",
+            "5",
+        ),
+        ("insert into t values (3, 1, 1, 'x');\nupdate t set b = 9 where id = 0;", "select sum(b) from t", "0"),
+        (
+            "select count(*), sum(a) as s, max(a) as m from t where id between 2 and 5 \\gset\nupdate t set b = :count * 1000 + :s * 10 + :m where id = 0;",
+            "select sum(b) from t",
+            "4290",
+        ),
+        (
+            "select id from t where id > 2 and id < 100 order by id desc limit 1 offset 2 \\gset\nupdate t set b = :id where id = 0;",
+            "select sum(b) from t",
+            "7",
+        ),
+        (
+            "\\foreach select id, a from t where id >= 8\nupdate t set b = :a where id = :id;\n\\endforeach",
+            "select sum(b) from t",
+            "34",
+        ),
+        (
+            "\\foreach select id from t where id < 3\n\\foreach select a from t where id < 2\nupdate t set b = b + 1 where id = :id;\n\\endforeach\n\\endforeach",
+            "select sum(b) from t",
+            "6",
+        ),
+        ("\\repeat 5\n\\set k :k_next\n\\endrepeat", "select 0 + count(*) from t", "10"),
+        (
+            "\\set n 0\n\\repeat 7\n\\set n :n + 1\n\\endrepeat\nupdate t set b = :n where id = 0;",
+            "select sum(b) from t",
+            "7",
+        ),
+        (
+            "\\set x 5\n\\if :x < 3\nupdate t set b = 1 where id = 0;\n\\elif :x between 4 and 6\nupdate t set b = 2 where id = 0;\n\\else\nupdate t set b = 3 where id = 0;\n\\endif",
+            "select sum(b) from t",
+            "2",
+        ),
+        ("update t set b = 1 where id = 0;\nrollback;", "select sum(b) from t", "0"),
+        (
+            "select a from t where id = 77 \\gset\n\\if :found\nupdate t set b = 1 where id = 0;\n\\endif",
+            "select sum(b) from t",
+            "0",
+        ),
+        (
+            "update t set s = 'new', b = case when 1 = 1 then 4 else 5 end where id = 2;\nselect s, b from t where id = 2 \\gset\n\\if :s = 'new'\nupdate t set b = :b + 10 where id = 0;\n\\endif",
+            "select sum(b) from t",
+            "18",
+        ),
+        (
+            "insert into u values (1, 2, 50);\ninsert into u values (1, 3, 50);\ninsert into u values (2, 1, 60);\nupdate u set a = a + 1 where x = 1 and y = 3;\nselect count(*) as n, sum(y) as s from u where a = 51 \\gset\nupdate t set b = :n * 10 + :s where id = 0;",
+            "select sum(b) from t",
+            "13",
+        ),
+        ("insert into u values (1, 2, 50);\ndelete from u where x = 1 and y = 2;", "select count(*) from by_a", "0"),
+        (
+            "insert into u values (1, 2, 50);\ninsert into u values (1, 9, 50);\nselect sum(y) as s from u where x = 1 and y >= 3 \\gset\nupdate t set b = :s where id = 0;",
+            "select sum(b) from t",
+            "9",
+        ),
+        (
+            "select a from t where id = 5 for update \\gset\nupdate t set b = :a / 3 where id = 5;",
+            "select sum(b) from t",
+            "3",
+        ),
+        (
+            "select a from t where id = -1 \\gset\nupdate t set b = :found + 3 where id = 0;",
+            "select sum(b) from t",
+            "3",
+        ),
+        (
+            "\\set d distinct(4) + distinct(4) * 10 + distinct(5) * 100\nupdate t set b = :d where id = 0;",
+            "select sum(b) from t",
+            "101",
+        ),
+        ("\\set z 0\n\\set q 10 / :z\nupdate t set b = :q + 1 where id = 0;", "select sum(b) from t", "1"),
+    ] {
+        let script = script.replace("\\set k :k_next\n", "\\set k 1\nselect a from t where id = :k;\n");
+        after(&script, query, expected).unwrap_or_else(|error| panic!("{script}\n{error}"));
+    }
+}
+
+#[test]
+fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
+    for (script, parts) in [
+        (
+            "select c from t where id = 1;",
+            &["transaction 'only', line 1, column 8", "unknown column of t 'c'", "valid: id, a"][..],
+        ),
+        ("select a from v where id = 1;", &["unknown table 'v'; valid: t, u"]),
+        ("\\set x 1\nselect a from t where a = 1;", &["line 2", "no key", "(id)"]),
+        ("update u set a = 1 where x = 1;", &["whole primary key (x, y)"]),
+        ("update t set id = 1 where id = 2;", &["id is of the primary key"]),
+        ("select a from t where id = :y;", &["unknown variable ':y'", "half", "found"]),
+        ("select a from t join u on t.id = u.x;", &["joins are not possible"]),
+        ("\\if 1\nselect a from t where id = 1;", &["\\if has no \\endif"]),
+        ("\\endif\nselect a from t where id = 1;", &["\\endif is not inside"]),
+        ("\\repeat 3\nselect a from t where id = 1;\n\\endif", &["line 3", "\\endif is not inside"]),
+        ("\\set x 1 / 0\nselect a from t where id = 1;", &["division by 0"]),
+        ("\\set x random(5, 1)\nselect a from t where id = 1;", &["from 5 to 1 is empty"]),
+        ("\\set x zipf(10, 1.5)\nselect a from t where id = 1;", &["skew of zipf is 1.5", "random_zipfian"]),
+        ("\\set x random_zipfian(1, 9, 0.5)\nselect a from t where id = 1;", &["0.5", "above 1"]),
+        ("\\set x rnd(1)\nselect a from t where id = 1;", &["unknown function 'rnd'", "random_gaussian"]),
+        ("\\set half 1\nselect a from t where id = 1;", &["can't be set"]),
+        ("update t set s = 'a text that is longer than 20' where id = 1;", &["29 bytes", "room for 20"]),
+        ("update t set a = 'x' where id = 1;", &["'x' is no whole number"]),
+        ("insert into t values (1, 2);", &["2 values for 4 columns", "id, a, b, s"]),
+        ("insert into u (x, a) values (1, 2);", &["column y of the primary key"]),
+        ("drop table t;", &["'drop' is not possible", "select, update"]),
+        ("select a from t where id = 1", &["no ';'"]),
+        ("select a from t where id = 1 or id = 2;", &["condition", "not possible"]),
+        ("select sum(s) from t where id = 1;", &["s is a text"]),
+        ("select a, count(*) from t where id < 5;", &["aggregates alone"]),
+        ("select a from t where id in (select x from u);", &["not possible"]),
+        (
+            "select (((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))))))));",
+            &["parentheses"],
+        ),
+        ("\\set x 1", &["accesses no table"]),
+    ] {
+        let error = WorkloadFile::read("one.toml", &with_script(script)).expect_err(script);
+        assert!(error.starts_with("one.toml: "), "{error}");
+        parts.iter().for_each(|part| assert!(error.contains(part), "{script}: '{part}' is not in: {error}"));
+    }
+}
+
+#[test]
+fn a_mistake_in_a_file_names_the_thing() {
+    let change = |from: &str, to: &str| {
+        assert!(SHOP.contains(from), "{from}");
+        WorkloadFile::read("shop.toml", &SHOP.replacen(from, to, 1)).expect_err(to)
+    };
+    for (from, to, parts) in [
+        ("weight = 60", "weight = -1", &["'buy'", "weight is -1"][..]),
+        ("theta = 0.9", "theta = \":items + :theta\"", &["theta refers to itself"]),
+        ("customers = 100_000", "customers = \":more\"\nmore = \":customers\"", &["refers to itself"]),
+        ("orders = 0", "ordres = 0", &["unknown table 'ordres'"]),
+        ("\"item.price\"", "\"item.prize\"", &["no column 'item.prize'"]),
+        ("name = \"look\"", "name = \"buy\"", &["two transactions are named 'buy'"]),
+        (
+            "read_only = true\nscript = '''\n",
+            "read_only = true\nscript = '''\ndelete from customer where id = 1;\n",
+            &["'look'", "read_only changes customer"],
+        ),
+        ("summary", "summery", &["line 4", "summery"]),
+        ("version = 1", "version = 2", &["version is 2; valid: 1"]),
+        ("[\"stock\", \"sold\"]", "[\"stock\", \"stock\"]", &["stock of item is in two groups"]),
+        ("equal = [\"select sum(sold)", "at_most = [\"select sum(sold)", &["at_most"]),
+        ("select sum(sold) from item", "select sold from item", &["'sold' stands outside"]),
+        ("orders = 0", "orders = 10", &["'orders.customer' has no expression"]),
+        (
+            "[verify]\nitems = 100",
+            "[verify]\nthings = 100",
+            &["unknown parameter 'things'", "valid: customers, items, theta"],
+        ),
+    ] {
+        let error = change(from, to);
+        parts.iter().for_each(|part| assert!(error.contains(part), "{to}: '{part}' is not in: {error}"));
+    }
+    let duplicate = SHOP.replace("orders = 0", "orders = 5");
+    let duplicate = duplicate.replace("[fill]", "[fill]\n\"orders.customer\" = \"1\"\n\"orders.no\" = \":row / 2\"");
+    let error = WorkloadFile::read("shop.toml", &duplicate).expect_err("two rows with one key");
+    assert!(error.contains("row 1 of orders has the key (1, 0), as a row before it"), "{error}");
+    assert!(WorkloadFile::read("x", &"a".repeat(2 << 20)).expect_err("too long").contains("bytes; valid"));
+    assert!(WorkloadFile::read("x", "").expect_err("nothing").contains("name"));
+}
+
+#[test]
+fn parameters_are_options() {
+    let mut shop = options("shop.toml", SHOP);
+    assert_eq!(shop.values()[1], ("shop.items", "10000".into()));
+    shop.set("shop.items", "1k").expect("a number");
+    shop.set("shop.theta", "0.5").expect("a fraction");
+    assert_eq!(FileWorkload::tables(&shop, IndexKind::Hash)[0].expected_rows, 1000);
+    assert!(shop.set("shop.itms", "1").expect_err("unknown").to_string().contains("shop.customers, shop.items"));
+    assert!(shop.set("shop.items", "-1").is_err() && shop.set("shop.theta", "x").is_err());
+    shop.set("shop.theta", "1.5").expect("a number");
+    assert!(FileWorkload::validate(&shop, IndexKind::Hash).expect_err("too skewed").contains("skew of zipf is 1.5"));
+}
+
+#[test]
+fn what_is_known_beforehand_is_declared() {
+    let declares = |name: &str, text: &str| FileWorkload::declares(&options(name, text));
+    assert_eq!(declares("ycsb-a.toml", SHIPPED[3].1), Declares { rows: true, partitions: None });
+    assert_eq!(declares("shop.toml", SHOP), Declares::default());
+    // A branch that depends on a row: both may run, and both rows are declared.
+    let both = "select a from t where id = 1 \\gset\n\\if :a > 5\nupdate t set b = 1 where id = 2;\n\\else\nupdate t set b = 1 where id = 3;\n\\endif";
+    assert!(declares("one.toml", &with_script(both)).rows);
+    let by_row = "select a from t where id = 1 \\gset\nupdate t set b = 1 where id = :a;";
+    assert!(!declares("one.toml", &with_script(by_row)).rows);
+    let drawn_in_branch = "select a from t where id = 1 \\gset\n\\if :a > 5\n\\set k random(1, 5)\nupdate t set b = 1 where id = :k;\n\\endif";
+    assert!(!declares("one.toml", &with_script(drawn_in_branch)).rows);
+    let partitioned = |script: &str| {
+        let text = with_script(script).replace("[parameters]", "[partition]\nby = \"x\"\ncount = 4\n[parameters]");
+        WorkloadFile::read("one.toml", &text)
+            .map(|file| FileWorkload::declares(&file.options().expect("valid")).partitions)
+    };
+    assert_eq!(partitioned("select count(*) from u where x = 3;"), Ok(Some(4)));
+    assert!(partitioned("update t set b = 1 where id = 2;").expect_err("not partitioned").contains("partition of t"));
+    assert!(partitioned("select a from t where id = 1 \\gset\nselect a from u where x = :a and y = 1;").is_err());
+}
+
+/// A wrong invariant is found, and says by how much.
+#[test]
+fn invariants_can_fail() {
+    let wrong = SHOP.replace("rows(item) * 1000000000", "rows(item) * 1000000000 + 1");
+    let small = FileWorkload::for_verification(&options("shop.toml", &wrong));
+    let error = run::<Silo, FileWorkload>(&small, 1, 50).expect_err("one more").0;
+    assert!(error.contains("what is sold is not in stock") && error.contains("100000000001"), "{error}");
+}
+
+#[test]
+fn a_file_is_described() {
+    let text = WorkloadFile::describe(&options("shop.toml", SHOP)).expect("valid");
+    for part in [
+        "item: 10000 rows, 5 columns",
+        "2 groups of columns",
+        "by_item: 0 rows, index of orders",
+        "look (35.0 %), declared read-only: scans orders",
+        "buy and buy: item, orders",
+        "look and look: none",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in:\n{text}");
+    }
+}
+
+/// Files that were cut, swapped and changed at random give an error or a workload that runs, and
+/// never a panic.
+#[test]
+fn broken_files_never_panic() {
+    use rand::rngs::SmallRng;
+    use rand::{RngCore, SeedableRng};
+    let pieces: Vec<&str> = SHIPPED.iter().flat_map(|(_, text)| text.split_inclusive([' ', '\n', ',', '('])).collect();
+    let mut random = SmallRng::seed_from_u64(5);
+    let mut below = |count: usize| random.next_u64() as usize % count;
+    let (mut valid, mut wrong) = (0, 0);
+    for round in 0..3000 {
+        let mut words: Vec<&str> = SHIPPED[round % SHIPPED.len()].1.split_inclusive([' ', '\n', ',', '(']).collect();
+        for _ in 0..=below(3) {
+            let at = below(words.len());
+            match below(4) {
+                0 => drop(words.remove(at)),
+                1 => words.insert(at, pieces[below(pieces.len())]),
+                2 => words[at] = pieces[below(pieces.len())],
+                _ => words[at] = ["99999999999999999999 ", "-1 ", "'", "\\", ":x ", "0 ", ")", "\"", "é "][below(9)],
+            }
+        }
+        match WorkloadFile::read("broken.toml", &words.concat()) {
+            Ok(file) => {
+                valid += 1;
+                let small = FileWorkload::for_verification(&file.options().expect("valid"));
+                // What a check finds is right: the file may say something else now.
+                let large =
+                    FileWorkload::tables(&small, IndexKind::Hash).iter().any(|table| table.expected_rows > 2000);
+                if valid % 8 == 0 && !large {
+                    let _ = run::<Silo, FileWorkload>(&small, 1, 20);
+                }
+            }
+            Err(error) => {
+                wrong += 1;
+                assert!(error.starts_with("broken.toml: ") && !error.contains('\n'), "{error}");
+            }
+        }
+    }
+    assert!(valid > 100 && wrong > 1000, "{valid} valid, {wrong} wrong");
+}
