@@ -246,7 +246,7 @@ impl Program {
         let declares_rows =
             kinds.iter().all(|kind| kind.code.foreseeable && kind.code.accesses.iter().all(is_known_row));
         let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
-        let ordered = ordered_of(&tables, &kinds, &invariants);
+        let ordered = ordered_of(source, &tables, &kinds, &invariants);
         Ok(Program {
             name: source.name.clone(),
             tables,
@@ -427,7 +427,7 @@ fn partitions_of(
 
 /// Returns which tables need an order: those that are scanned, and those whose rows are checked and
 /// come and go.
-fn ordered_of(tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
+fn ordered_of(source: &Source, tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
     let mut ordered: Vec<bool> = tables.iter().map(|table| table.index_of.is_some()).collect();
     let mut grows = vec![false; tables.len()];
     for kind in kinds {
@@ -446,7 +446,9 @@ fn ordered_of(tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec
     }
     for (table, ordered) in ordered.iter_mut().enumerate() {
         let is_checked = invariants.iter().any(|invariant| invariant.reads(table));
-        let has_numbers = tables[table].key.len() == 1;
+        let key = &tables[table].columns[tables[table].key[0]];
+        let is_filled = source.fill.contains_key(&format!("{}.{}", tables[table].name, key.name));
+        let has_numbers = tables[table].key.len() == 1 && !is_filled;
         *ordered |= is_checked && (grows[table] || !has_numbers);
     }
     ordered

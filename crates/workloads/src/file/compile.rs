@@ -10,6 +10,9 @@ use super::program::{Code, ROUNDS_MAX, Register, Step};
 use super::schema::{Type, simple_name};
 use super::script::{Part, split};
 
+/// The most bytes of a statement or an expression.
+const TEXT_BYTES_MAX: usize = 4000;
+
 /// An open block of a script.
 enum Block {
     /// `\if`: the step that leaves the current branch, if it has a condition, and the steps at the
@@ -34,8 +37,17 @@ enum Block {
     },
 }
 
+/// Refuses a long text: expressions are trees, and a long one is too deep for the stack.
+pub(super) fn short(text: &str, at: Place) -> Read<()> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    mistake(at, format!("a statement or expression of {} bytes; valid: up to {TEXT_BYTES_MAX}", text.len()))
+}
+
 /// Parses one statement.
 fn statement_of(text: &str, at: Place) -> Read<Statement> {
+    short(text, at)?;
     let parsed = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
     let statements = parsed.and_then(|mut parser| parser.parse_statements()).map_err(|error| of_parser(at, &error))?;
     match <[Statement; 1]>::try_from(statements) {
@@ -46,6 +58,7 @@ fn statement_of(text: &str, at: Place) -> Read<Statement> {
 
 /// Parses an expression, all of the text.
 pub(super) fn expression_of(text: &str, at: Place) -> Read<Expr> {
+    short(text, at)?;
     let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
     let mut parser = parser.map_err(|error| of_parser(at, &error))?;
     let expression = parser.parse_expr().map_err(|error| of_parser(at, &error))?;

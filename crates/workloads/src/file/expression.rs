@@ -382,9 +382,9 @@ impl<'a> Writer<'a> {
         let (least, what) = match name {
             "random_exponential" => (0.0, "above 0"),
             "random_gaussian" => (2.0, "2 or more"),
-            _ => (1.0, "above 1 (zipf has skews below 1)"),
+            _ => (1.001, "1.001 or more (zipf has skews below 1)"),
         };
-        let is_valid = if name == "random_gaussian" { parameter >= least } else { parameter > least };
+        let is_valid = if name == "random_exponential" { parameter > least } else { parameter >= least };
         if !is_valid || parameter > 1000.0 {
             return mistake(place, format!("the parameter of {name} is {parameter}; valid: {what}, up to 1000"));
         }

@@ -429,6 +429,11 @@ pub(super) fn put(store: &Store, row: &mut [u64], frame: &[i64]) {
         row[word + number] = frame[from + number] as u64;
     }
     row[word + copied..word + room].fill(0);
+    // Equal texts are equal words: nothing is left behind the end of a text that was cut.
+    let length = row[word] as usize;
+    if !length.is_multiple_of(8) {
+        row[word + 1 + length / 8] &= u64::MAX >> (64 - 8 * (length % 8));
+    }
 }
 
 /// Announces the known keys of a transaction, so that their cache misses overlap.

@@ -63,6 +63,7 @@ impl Side {
     /// Compiles one side of a condition.
     pub(super) fn read(text: &str, tables: &[Table], rows: &[u64], parameters: &Parameters) -> Read<Side> {
         let at = Place { line: 1, column: 1 };
+        super::compile::short(text, at)?;
         let mut writer = Writer::new(tables, rows, parameters);
         if !text.trim_start().to_lowercase().starts_with("select") {
             let expression = expression_of(text, at)?;

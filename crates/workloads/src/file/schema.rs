@@ -13,6 +13,8 @@ use super::error::{Mistake, Place, Read, mistake, of_parser, unknown};
 
 /// The most tables of a file, indexes included.
 pub(super) const TABLES_MAX: usize = 64;
+/// The most words of a row.
+const ROW_WORDS_MAX: usize = 4096;
 /// The most bytes of a text.
 pub(super) const TEXT_MAX: u64 = 4096;
 /// The column that is the primary key of a table whose schema has none.
@@ -353,6 +355,12 @@ fn row_of(
             }
         }
         spans.push(Span { first: first as u32, count: (word - first) as u32 });
+    }
+    if word > ROW_WORDS_MAX {
+        return mistake(
+            nowhere,
+            format!("a row of {table} has {} bytes; valid: up to {}", word * 8, ROW_WORDS_MAX * 8),
+        );
     }
     Ok((ats, spans, word))
 }

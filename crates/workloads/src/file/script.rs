@@ -42,9 +42,9 @@ pub(super) fn split(script: &str) -> Read<Vec<(Part, Place)>> {
     let mut sql_at = Place::default();
     for (number, line) in script.lines().enumerate() {
         let line_number = number as u64 + 1;
+        let line = &line[..comment_at(line, &sql)];
         let trimmed = line.trim_start();
         let at = Place { line: line_number, column: (line.len() - trimmed.len()) as u64 + 1 };
-        let line = &line[..comment_at(line, &sql)];
         if sql.trim().is_empty() && trimmed.starts_with('\\') {
             parts.push((command(trimmed.trim_end(), at)?, at));
             continue;

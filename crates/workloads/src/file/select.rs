@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use super::error::{Place, Read, mistake};
 use super::expression::{Names, Writer};
 use super::program::{Access, Aggregate, Load, Operator, Register, Source, Step};
+use super::rows::AGGREGATES_MAX;
 use super::schema::{ColumnAt, Type, name_of};
 
 /// The rows that a condition selects.
@@ -114,6 +115,12 @@ impl Writer<'_> {
             access.loads.push(Load { from, words: of.words() as u16, to });
             access.aggregates.extend(aggregate);
         }
+        if access.aggregates.len() > AGGREGATES_MAX {
+            return mistake(at, format!("a select has up to {AGGREGATES_MAX} aggregates"));
+        }
+        if !access.reads && !access.aggregates.is_empty() {
+            return mistake(at, "for update is possible for columns, not for aggregates");
+        }
         access.groups = if groups.is_empty() { Groups::FIRST } else { groups };
         access.spans = joined(spans);
         Ok(())
@@ -130,7 +137,6 @@ impl Writer<'_> {
                 let name = name_of(ident);
                 Ok((Some(self.tables[table].column(place, &name)?), None, name))
             }
-            Expr::Value(_) => Ok((None, None, "column".into())),
             Expr::Function(function) => {
                 let name = function.name.to_string().to_lowercase();
                 let aggregate = match name.as_str() {
@@ -162,7 +168,7 @@ impl Writer<'_> {
                 return mistake(at, "rows are ordered by columns of the primary key");
             };
             let mut direction = None;
-            let key = &self.tables[table].key;
+            let (columns, mut skipped) = (self.columns_of(table, selected.by_index), None);
             for (number, ordered) in expressions.iter().enumerate() {
                 let place = at.of(ordered.expr.span());
                 let Expr::Identifier(ident) = &ordered.expr else {
@@ -170,11 +176,13 @@ impl Writer<'_> {
                 };
                 let column = self.tables[table].column(place, &name_of(ident))?;
                 // Columns that are fixed may be left out.
-                let fixed = if selected.by_index.is_none() { selected.key.len() } else { 0 };
-                let is_next = key.get(fixed + number) == Some(&column) || key.get(number) == Some(&column);
-                if !is_next {
-                    let valid: Vec<&str> =
-                        key[fixed..].iter().map(|&column| self.tables[table].columns[column].name.as_str()).collect();
+                let fixed = selected.key.len();
+                let first = *skipped.get_or_insert(if columns.first() == Some(&column) { 0 } else { fixed });
+                if columns.get(first + number) != Some(&column) {
+                    let valid: Vec<&str> = columns[fixed..]
+                        .iter()
+                        .map(|&column| self.tables[table].columns[column].name.as_str())
+                        .collect();
                     return mistake(
                         place,
                         format!("rows can't be ordered by {}; valid: {}", name_of(ident), valid.join(", ")),
@@ -191,6 +199,9 @@ impl Writer<'_> {
             access.direction = direction.unwrap_or(Direction::Forward);
         }
         if let Some(clause) = &query.limit_clause {
+            if selected.is_row {
+                return mistake(at, "the whole primary key is given, so there is one row at most; valid: no limit");
+            }
             let LimitClause::LimitOffset { limit, offset, limit_by } = clause else {
                 return mistake(at, "valid: limit ROWS offset ROWS");
             };
@@ -201,6 +212,14 @@ impl Writer<'_> {
             access.offset = offset.as_ref().map(|offset| self.number(&offset.value, &mut Names::None)).transpose()?;
         }
         Ok(())
+    }
+
+    /// Returns the columns by which rows are found: those of the primary key, or of an index, which
+    /// end with the primary key.
+    fn columns_of(&self, table: usize, by_index: Option<usize>) -> Vec<usize> {
+        let own = &self.tables[table];
+        let index = own.indexes.iter().find(|index| Some(index.table) == by_index);
+        index.map_or(&[][..], |index| &index.columns).iter().chain(&own.key).copied().collect()
     }
 
     pub(super) fn access(&self, table: usize, selected: &Selected) -> Access {
@@ -270,10 +289,15 @@ impl Writer<'_> {
                 high: None,
             };
             for (column, low, high) in &bounds {
-                if Some(*column) == next {
-                    selected.low = selected.low.or(*low);
-                    selected.high = selected.high.or(*high);
+                if Some(*column) != next {
+                    continue;
                 }
+                if selected.low.is_some() && low.is_some() || selected.high.is_some() && high.is_some() {
+                    let name = &self.tables[table].columns[*column].name;
+                    return mistake(at, format!("{name} is bounded twice on one side; valid: one bound on each side"));
+                }
+                selected.low = selected.low.or(*low);
+                selected.high = selected.high.or(*high);
             }
             return Ok(selected);
         }
@@ -331,9 +355,14 @@ impl Writer<'_> {
                     BinaryOperator::GtEq => found.bounds.push((column, Some(register), None)),
                     BinaryOperator::Lt | BinaryOperator::Gt => {
                         let is_below = *op == BinaryOperator::Lt;
+                        // A bound beyond the largest number stays at it.
+                        let (inner, edge) =
+                            if is_below { (Operator::Greatest, i64::MIN + 1) } else { (Operator::Least, i64::MAX - 1) };
+                        let (inside, edge) = (self.registers(1)?, self.constant(edge)?);
+                        self.push(Step::Compute { operator: inner, to: inside, a: register, b: edge });
                         let to = self.registers(1)?;
                         let operator = if is_below { Operator::Subtract } else { Operator::Add };
-                        self.push(Step::Compute { operator, to, a: register, b: one });
+                        self.push(Step::Compute { operator, to, a: inside, b: one });
                         let (low, high) = if is_below { (None, Some(to)) } else { (Some(to), None) };
                         found.bounds.push((column, low, high));
                     }

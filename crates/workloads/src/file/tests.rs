@@ -138,6 +138,12 @@ fn statements_do_what_they_say() {
             "select sum(b) from t",
             "101",
         ),
+        (
+            "select count(*) from t where id > 9223372036854775807 \\gset\nupdate t set b = :count + 1 where id = 0;",
+            "select sum(b) from t",
+            "1",
+        ),
+        ("\\if 1 -- always\nupdate t set b = 1 where id = 0;\n\\endif -- the end", "select sum(b) from t", "1"),
         ("\\set z 0\n\\set q 10 / :z\nupdate t set b = :q + 1 where id = 0;", "select sum(b) from t", "1"),
     ] {
         let script = script.replace("\\set k :k_next\n", "\\set k 1\nselect a from t where id = :k;\n");
@@ -164,7 +170,7 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("\\set x 1 / 0\nselect a from t where id = 1;", &["division by 0"]),
         ("\\set x random(5, 1)\nselect a from t where id = 1;", &["from 5 to 1 is empty"]),
         ("\\set x zipf(10, 1.5)\nselect a from t where id = 1;", &["skew of zipf is 1.5", "random_zipfian"]),
-        ("\\set x random_zipfian(1, 9, 0.5)\nselect a from t where id = 1;", &["0.5", "above 1"]),
+        ("\\set x random_zipfian(1, 9, 0.5)\nselect a from t where id = 1;", &["0.5", "1.001 or more"]),
         ("\\set x rnd(1)\nselect a from t where id = 1;", &["unknown function 'rnd'", "random_gaussian"]),
         ("\\set half 1\nselect a from t where id = 1;", &["can't be set"]),
         ("update t set s = 'a text that is longer than 20' where id = 1;", &["29 bytes", "room for 20"]),
@@ -176,6 +182,12 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("select a from t where id = 1 or id = 2;", &["condition", "not possible"]),
         ("select sum(s) from t where id = 1;", &["s is a text"]),
         ("select a, count(*) from t where id < 5;", &["aggregates alone"]),
+        ("select 7 from t where id = 1;", &["'7' is not possible"]),
+        ("select a from t where id >= 2 and id >= 8;", &["id is bounded twice"]),
+        ("select a from t where id = 1 limit 0;", &["no limit"]),
+        ("select sum(a) from t where id = 1 for update;", &["not for aggregates"]),
+        ("select y from u where a = 1 order by y;", &["can't be ordered by y", "x, y"]),
+        ("\\set x random_zipfian(1, 9, 1.0000001)\nselect a from t where id = 1;", &["1.001 or more"]),
         ("select a from t where id in (select x from u);", &["not possible"]),
         (
             "select (((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))))))));",
