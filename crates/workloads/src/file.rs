@@ -104,6 +104,9 @@ impl WorkloadFile {
         let options = file.options().map_err(of_file)?;
         FileWorkload::validate(&options, IndexKind::Hash)?;
         FileWorkload::validate(&FileWorkload::for_verification(&options), IndexKind::Hash)?;
+        // All names are interned here, before any run. An explorer takes back the memory that is
+        // allocated while it runs.
+        let _ = (file.info(), file.specs(), FileWorkload::tables(&options, IndexKind::Hash));
         Ok(file)
     }
 
