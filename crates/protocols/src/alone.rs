@@ -139,6 +139,18 @@ impl<M: Machine> LockedTombstones<M> {
         Some(RecordState::Absent)
     }
 
+    /// Locks an absent record that is about to get a row, for a transaction that must not abort: it
+    /// waits for a collector that judges the record.
+    pub(crate) fn lock(&mut self, at: Located<'_, M>) -> RecordState {
+        let mut spin = Spin::<M>::new();
+        loop {
+            if let Some(state) = self.try_lock(at) {
+                return state;
+            }
+            spin.wait_briefly();
+        }
+    }
+
     /// Unlocks all.
     pub(crate) fn unlock_all(&mut self) {
         self.0.drain(..).for_each(unlock);

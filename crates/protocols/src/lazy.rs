@@ -75,7 +75,7 @@ use contend_engine::{
     Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
     options,
 };
-use contend_machine::{Atomic64, Machine, Ordering, Spin};
+use contend_machine::{Atomic64, Machine, Ordering};
 
 use crate::alone::{self, LockedTombstones};
 use crate::fault::Sound;
@@ -302,14 +302,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         if mode != WriteMode::Insert {
             return Ok(alone::write(cx, at, groups, mode));
         }
-        // The transaction must not abort, so it waits for a collector that judges the record.
-        let mut spin = Spin::<M>::new();
-        loop {
-            if let Some(state) = local.tombstones.try_lock(at) {
-                return Ok(state);
-            }
-            spin.wait_briefly();
-        }
+        Ok(local.tombstones.lock(at))
     }
 
     fn placeholder_inserted(

@@ -53,7 +53,7 @@ use contend_engine::{
     Abort, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol, Projection,
     Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
-use contend_machine::{Machine, Spin};
+use contend_machine::Machine;
 
 use super::rounds::{Member, Rounds, RoundsOptions, Wait};
 use crate::alone::{self, LockedTombstones};
@@ -204,14 +204,7 @@ impl<M: Machine, F: CalvinFaults> Protocol<M> for Calvin<M, F> {
         if mode != WriteMode::Insert {
             return Ok(alone::write(cx, at, groups, mode));
         }
-        // The transaction must not abort, so it waits for a collector that judges the record.
-        let mut spin = Spin::<M>::new();
-        loop {
-            if let Some(state) = local.tombstones.try_lock(at) {
-                return Ok(state);
-            }
-            spin.wait_briefly();
-        }
+        Ok(local.tombstones.lock(at))
     }
 
     fn placeholder_inserted(
