@@ -691,7 +691,7 @@ impl Workload for FileWorkload {
         if kind.foresees {
             announce(tx, &self.handles, &input.keys, &kind.groups);
         }
-        client.memory.run(tx, &kind.code, tables, &self.handles, input)
+        client.memory.run(tx, &kind.code, &interpret::Tables { shapes: tables, handles: &self.handles }, input)
     }
 
     fn committed(&self, client: &mut Client, _: &Input) {

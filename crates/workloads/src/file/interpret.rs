@@ -32,6 +32,13 @@ macro_rules! with_table {
 }
 pub(super) use with_table;
 
+/// The tables of a store: their shapes, and the handles by which transactions name them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables<'a> {
+    pub(super) shapes: &'a [TableShape],
+    pub(super) handles: &'a [Handle],
+}
+
 /// The draws of a transaction.
 #[derive(Debug)]
 enum Draws {
@@ -327,8 +334,7 @@ impl Memory {
         &mut self,
         tx: &mut T,
         code: &Code,
-        tables: &[TableShape],
-        handles: &[Handle],
+        tables: &Tables<'_>,
         input: &Input,
     ) -> Result<(), Abort> {
         self.begin(code);
@@ -344,31 +350,31 @@ impl Memory {
             let step = code.steps[at];
             at += 1;
             match step {
-                Step::Read { access } => self.read(tx, &code.accesses[access as usize], tables, handles)?,
+                Step::Read { access } => self.read(tx, &code.accesses[access as usize], tables)?,
                 Step::Modify { access, end } => {
                     let access = &code.accesses[access as usize];
                     let from = at;
                     at = end as usize;
-                    self.modify(tx, code, access, from..at, tables, handles, first)?;
+                    self.modify(tx, code, access, from..at, tables, first)?;
                 }
-                Step::Update { access } => self.update(tx, &code.accesses[access as usize], tables, handles)?,
-                Step::Write { access } => self.write(tx, &code.accesses[access as usize], tables, handles)?,
+                Step::Update { access } => self.update(tx, &code.accesses[access as usize], tables)?,
+                Step::Write { access } => self.write(tx, &code.accesses[access as usize], tables)?,
                 Step::Insert { access, or_nothing } => {
-                    self.insert(tx, &code.accesses[access as usize], or_nothing, tables, handles)?;
+                    self.insert(tx, &code.accesses[access as usize], or_nothing, tables)?;
                 }
                 Step::Delete { access } => {
                     let access = &code.accesses[access as usize];
-                    let found = self.delete(tx, access, tables, handles)?;
+                    let found = self.delete(tx, access, tables)?;
                     self.found(found);
                 }
                 Step::Scan { access } => {
                     let access = &code.accesses[access as usize];
-                    self.scan(tx, access, tables, handles)?;
+                    self.scan(tx, access, tables)?;
                 }
                 Step::Each { access, end } => {
                     let access = &code.accesses[access as usize];
                     let first = self.rows.len();
-                    self.collect(tx, access, tables, handles)?;
+                    self.collect(tx, access, tables)?;
                     self.loops.push(first..self.rows.len());
                     if !self.next_row(access) {
                         at = end as usize;

@@ -4,9 +4,9 @@ use std::ops::{ControlFlow, Range};
 
 use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Projection, Txn, WordOperation};
 
-use super::interpret::{Handle, Memory, key_of, put, with_table};
+use super::interpret::{Handle, Memory, Tables, key_of, put, with_table};
 use super::program::{Access, Aggregate, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
-use super::schema::{KeyPart, KeyShape, Table as TableShape};
+use super::schema::{KeyPart, KeyShape};
 
 /// The most aggregates of a select.
 pub(super) const AGGREGATES_MAX: usize = 16;
@@ -14,22 +14,16 @@ pub(super) const AGGREGATES_MAX: usize = 16;
 impl Memory {
     /// Reads a row.
     #[inline]
-    pub(super) fn read<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
+    pub(super) fn read<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         let table = access.table as usize;
-        let key = self.key(&tables[table].shape, access);
+        let key = self.key(&tables.shapes[table].shape, access);
         let frame = &mut self.frame;
         let found = match key {
-            Some(key) => with_table!(handles[table], table => {
+            Some(key) => with_table!(tables.handles[table], table => {
                 let columns = Projection::columns(&access.spans, access.groups);
                 let row = tx.read_row(&table, Key::from_words(key), columns)?;
                 if let Some(row) = row {
-                    load(&access.loads, row, &key, &tables[access.table as usize].shape.parts, frame);
+                    load(&access.loads, row, &key, &tables.shapes[access.table as usize].shape.parts, frame);
                 }
                 row.is_some()
             }),
@@ -41,15 +35,9 @@ impl Memory {
 
     /// Changes a row without reading it.
     #[inline]
-    pub(super) fn update<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
+    pub(super) fn update<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         let table = access.table as usize;
-        let found = match self.key(&tables[table].shape, access) {
+        let found = match self.key(&tables.shapes[table].shape, access) {
             Some(key) => {
                 let Memory { frame, changes, .. } = self;
                 changes.clear();
@@ -63,7 +51,7 @@ impl Memory {
                     changes.push(u32::from(*word), operation, value);
                 }
                 let update = changes.update(access.groups);
-                with_table!(handles[table], table => tx.update_row(&table, Key::from_words(key), update)?)
+                with_table!(tables.handles[table], table => tx.update_row(&table, Key::from_words(key), update)?)
             }
             None => false,
         };
@@ -73,18 +61,12 @@ impl Memory {
 
     /// Replaces groups of a row.
     #[inline]
-    pub(super) fn write<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
+    pub(super) fn write<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         let table = access.table as usize;
-        let key = self.key(&tables[table].shape, access);
+        let key = self.key(&tables.shapes[table].shape, access);
         let frame = &self.frame;
         let found = match key {
-            Some(key) => with_table!(handles[table], table => {
+            Some(key) => with_table!(tables.handles[table], table => {
                 match tx.write_row(&table, Key::from_words(key), access.groups)? {
                     Some(row) => {
                         access.stores.iter().for_each(|store| put(store, row, frame));
@@ -106,14 +88,13 @@ impl Memory {
         tx: &mut T,
         access: &Access,
         or_nothing: bool,
-        tables: &[TableShape],
-        handles: &[Handle],
+        tables: &Tables<'_>,
     ) -> Result<(), Abort> {
         let table = access.table as usize;
-        let key = self.key(&tables[table].shape, access);
+        let key = self.key(&tables.shapes[table].shape, access);
         let frame = &self.frame;
         let inserted = match key {
-            Some(key) => with_table!(handles[table], table => {
+            Some(key) => with_table!(tables.handles[table], table => {
                 match tx.insert_row(&table, Key::from_words(key))? {
                     Some(row) => {
                         access.stores.iter().for_each(|store| put(store, row, frame));
@@ -129,7 +110,7 @@ impl Memory {
         }
         self.frame[FOUND as usize] = i64::from(inserted);
         if inserted {
-            self.change_indexes(tx, access, tables, handles)?;
+            self.change_indexes(tx, access, tables)?;
         }
         Ok(())
     }
@@ -146,24 +127,22 @@ impl Memory {
         self.frame[FOUND as usize] = i64::from(found);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the context of a run, and the access")]
     pub(super) fn modify<T: Txn>(
         &mut self,
         tx: &mut T,
         code: &Code,
         access: &Access,
         steps: Range<usize>,
-        tables: &[TableShape],
-        handles: &[Handle],
+        tables: &Tables<'_>,
         first: i64,
     ) -> Result<(), Abort> {
         let table = access.table as usize;
-        let shape = &tables[table].shape;
+        let shape = &tables.shapes[table].shape;
         let Some(key) = self.key(shape, access) else {
             self.found(false);
             return Ok(());
         };
-        let found = with_table!(handles[table], table => {
+        let found = with_table!(tables.handles[table], table => {
             match tx.modify_row(&table, Key::from_words(key), access.groups)? {
                 Some(row) => {
                     load(&access.loads, row, &key, &shape.parts, &mut self.frame);
@@ -175,21 +154,15 @@ impl Memory {
             }
         });
         self.found(found);
-        if found { self.change_indexes(tx, access, tables, handles) } else { Ok(()) }
+        if found { self.change_indexes(tx, access, tables) } else { Ok(()) }
     }
 
-    pub(super) fn delete<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<bool, Abort> {
+    pub(super) fn delete<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<bool, Abort> {
         let table = access.table as usize;
-        let shape = &tables[table].shape;
+        let shape = &tables.shapes[table].shape;
         let Some(key) = self.key(shape, access) else { return Ok(false) };
         let frame = &mut self.frame;
-        with_table!(handles[table], table => {
+        with_table!(tables.handles[table], table => {
             if !access.loads.is_empty() {
                 let Some(row) = tx.read_row(&table, Key::from_words(key), Projection::WHOLE)? else { return Ok(false) };
                 load(&access.loads, row, &key, &shape.parts, frame);
@@ -198,20 +171,14 @@ impl Memory {
                 return Ok(false);
             }
         });
-        self.change_indexes(tx, access, tables, handles)?;
+        self.change_indexes(tx, access, tables)?;
         Ok(true)
     }
 
     /// Brings the indexes in line with a row that has changed.
-    fn change_indexes<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
+    fn change_indexes<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         for change in &access.indexes {
-            let shape = &tables[change.table as usize].shape;
+            let shape = &tables.shapes[change.table as usize].shape;
             let key = |registers: &Option<Vec<Register>>| {
                 registers.as_ref().and_then(|registers| key_of(shape, registers, &self.frame))
             };
@@ -219,7 +186,7 @@ impl Memory {
             if old == new {
                 continue;
             }
-            with_table!(handles[change.table as usize], table => {
+            with_table!(tables.handles[change.table as usize], table => {
                 if let Some(old) = old {
                     tx.delete_row(&table, Key::from_words(old))?;
                 }
@@ -232,15 +199,9 @@ impl Memory {
     }
 
     /// Reads the rows of a range; the last one's columns, or the aggregates, are the result.
-    pub(super) fn scan<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
+    pub(super) fn scan<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         if access.aggregates.is_empty() {
-            let found = self.visit(tx, access, tables, handles, |memory, access, row, key, parts| {
+            let found = self.visit(tx, access, tables, |memory, access, row, key, parts| {
                 load(&access.loads, row, key, parts, &mut memory.frame);
             })?;
             self.frame[FOUND as usize] = found;
@@ -248,7 +209,7 @@ impl Memory {
         }
         let mut sums = [0i64; AGGREGATES_MAX];
         let mut first = true;
-        let found = self.visit(tx, access, tables, handles, |_, access, row, key, parts| {
+        let found = self.visit(tx, access, tables, |_, access, row, key, parts| {
             for ((load, aggregate), sum) in access.loads.iter().zip(&access.aggregates).zip(&mut sums) {
                 let value = value_of(load.from, row, key, parts);
                 *sum = match aggregate {
@@ -266,14 +227,8 @@ impl Memory {
     }
 
     /// Reads the rows of a range to the memory of a loop.
-    pub(super) fn collect<T: Txn>(
-        &mut self,
-        tx: &mut T,
-        access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
-    ) -> Result<(), Abort> {
-        let found = self.visit(tx, access, tables, handles, |memory, access, row, key, parts| {
+    pub(super) fn collect<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
+        let found = self.visit(tx, access, tables, |memory, access, row, key, parts| {
             for load in &access.loads {
                 match load.from {
                     Source::Row(word) => {
@@ -318,8 +273,7 @@ impl Memory {
         &mut self,
         tx: &mut T,
         access: &Access,
-        tables: &[TableShape],
-        handles: &[Handle],
+        tables: &Tables<'_>,
         mut visit: impl FnMut(&mut Memory, &Access, &[u64], &KeyWords, &[KeyPart]),
     ) -> Result<i64, Abort> {
         let limit = access.limit.map_or(ROUNDS_MAX as i64, |limit| self.frame[limit as usize]);
@@ -330,13 +284,13 @@ impl Memory {
             return Ok(0);
         }
         let by = access.by_index.unwrap_or(access.table) as usize;
-        let scanned = &tables[by].shape;
+        let scanned = &tables.shapes[by].shape;
         let Some((low, high)) = self.range(scanned, access) else { return Ok(0) };
         let mut visited = 0usize;
         let all = limit + skipped;
         if access.by_index.is_none() {
             let parts = &scanned.parts;
-            with_table!(handles[by], table => {
+            with_table!(tables.handles[by], table => {
                 let columns = Projection::columns(&access.spans, access.groups);
                 let range = Key::from_words(low)..=Key::from_words(high);
                 tx.scan_rows(&table, range, all, access.direction, columns, |key, row| {
@@ -351,9 +305,9 @@ impl Memory {
         }
         // The index gives the keys of the rows, which are then read one by one.
         self.found.clear();
-        let own = &tables[access.table as usize];
+        let own = &tables.shapes[access.table as usize];
         let indexed = scanned.parts.len() - own.shape.parts.len();
-        with_table!(handles[by], table => {
+        with_table!(tables.handles[by], table => {
             let range = Key::from_words(low)..=Key::from_words(high);
             tx.scan_rows(&table, range, all, access.direction, Projection::EXISTENCE, |key, _| {
                 if visited >= skipped {
@@ -371,7 +325,7 @@ impl Memory {
         let mut found = 0;
         for number in 0..self.found.len() {
             let key = self.found[number];
-            with_table!(handles[access.table as usize], table => {
+            with_table!(tables.handles[access.table as usize], table => {
                 let columns = Projection::columns(&access.spans, access.groups);
                 if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
                     visit(self, access, row, &key, &own.shape.parts);

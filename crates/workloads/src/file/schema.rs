@@ -185,6 +185,8 @@ pub(super) fn name_of(ident: &Ident) -> String {
 /// The first mistake.
 pub(super) fn read(text: &str, groups: &[(String, Vec<Vec<String>>)]) -> Read<Vec<Table>> {
     let start = Place { line: 1, column: 1 };
+    // Statement by statement: an expression in one of them must not be too deep for the stack.
+    text.split(';').try_for_each(|statement| super::compile::short(statement, start))?;
     let parsed = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
     let statements =
         parsed.and_then(|mut parser| parser.parse_statements()).map_err(|error| of_parser(start, &error))?;

@@ -238,6 +238,20 @@ fn a_mistake_in_a_file_names_the_thing() {
     let duplicate = duplicate.replace("[fill]", "[fill]\n\"orders.customer\" = \"1\"\n\"orders.no\" = \":row / 2\"");
     let error = WorkloadFile::read("shop.toml", &duplicate).expect_err("two rows with one key");
     assert!(error.contains("row 1 of orders has the key (1, 0), as a row before it"), "{error}");
+    // Expressions that are too deep for the stack, wherever one may stand.
+    let deep = ["1"; 20_000].join(" + ");
+    for (from, to) in [
+        ("price bigint,", format!("price bigint default {deep},")),
+        ("theta = 0.9", format!("theta = \"{deep}\"")),
+        ("orders = 0", format!("orders = \"{deep}\"")),
+        ("random(1, 500)", deep.clone()),
+        ("\\set sum 0", format!("\\set sum {deep}")),
+        ("\\if :found = 0", format!("\\if {deep}")),
+        ("where id = :i \\gset", format!("where id = {deep} \\gset")),
+        ("select count(*) from orders", deep.clone()),
+    ] {
+        assert!(change(from, &to).contains("valid: up to 4000"), "{from}");
+    }
     assert!(WorkloadFile::read("x", &"a".repeat(2 << 20)).expect_err("too long").contains("bytes; valid"));
     assert!(WorkloadFile::read("x", "").expect_err("nothing").contains("name"));
 }
