@@ -12,7 +12,8 @@ use crate::files::read_result;
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// A workload or preset, see `contend list workloads` [default: ycsb-a]
+    /// A workload or preset, see `contend list workloads`, or the path of a workload file [default:
+    /// ycsb-a]
     pub(crate) workload: Option<String>,
     /// The machine: native, or a simulated chip, CHIP or CHIP:CORES, see `contend list machines`;
     /// on a chip all times are simulated time [default: native]
