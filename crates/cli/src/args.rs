@@ -3,11 +3,13 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | `measure` | `run` and `compare` |
+//! | `arrivals` | the open loop of these |
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
 //! | `values` | the values that flags take |
 
+pub(crate) mod arrivals;
 mod bench;
 mod measure;
 mod proof;

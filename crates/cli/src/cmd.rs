@@ -28,6 +28,7 @@ use serde::Serialize;
 
 use crate::args::MeasureArgs;
 use crate::files::{Target, folder};
+use crate::progress::Lines;
 use crate::{Status, UserError, show};
 
 /// Where a text for machines goes.
@@ -175,6 +176,15 @@ impl Outputs {
         self.places().any(|(_, place)| place.is_stdout())
     }
 
+    /// Returns where the line of a window goes.
+    fn lines(&self, args: &MeasureArgs) -> Lines {
+        match (&args.open_loop.every, self.is_stdout()) {
+            (None, _) => Lines::None,
+            (Some(_), false) => Lines::Stdout,
+            (Some(_), true) => Lines::Stderr,
+        }
+    }
+
     /// Shows the result and writes each of its forms. A failure does not keep the other forms from
     /// being written. Returns the first failure.
     fn write(&self, result: &ResultFile) -> Option<UserError> {
@@ -194,10 +204,16 @@ impl Outputs {
             failure = failure.or(written.err());
         }
         if let Some(directory) = &self.hdr {
+            let mut write = |name: &str, text: &str| {
+                let file = folder(directory).and_then(|directory| hdr_file(directory, name));
+                failure = failure.take().or(file.and_then(|file| file.write_text(text)).err());
+            };
             for entry in &result.protocols {
                 let Some(measured) = &entry.measured else { continue };
-                let file = folder(directory).and_then(|directory| hdr_file(directory, &entry.protocol));
-                failure = failure.or(file.and_then(|file| file.write_text(&measured.latency_distribution())).err());
+                write(&entry.protocol, &measured.latency_distribution());
+                if let Some(responses) = measured.response_distribution() {
+                    write(&format!("{}.response", entry.protocol), &responses);
+                }
             }
         }
         failure

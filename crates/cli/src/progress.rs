@@ -6,15 +6,36 @@ use std::time::Duration;
 use contend_runner::{Observer, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{INTERRUPTED, UserError};
+use crate::{INTERRUPTED, UserError, show};
 
-/// Shows the progress of one piece of work at a time as a bar.
+/// Shows the progress of one piece of work at a time as a bar, and a line for each window if that
+/// was asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Bars(Mutex<Option<ProgressBar>>);
+pub(crate) struct Bars {
+    bar: Mutex<Option<ProgressBar>>,
+    lines: Lines,
+}
+
+/// Where the line of a window goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Nowhere: no line was asked for.
+    #[default]
+    None,
+    /// To stdout.
+    Stdout,
+    /// To stderr, because stdout is for machines.
+    Stderr,
+}
 
 impl Bars {
+    /// Returns bars, with lines that go there.
+    pub(crate) fn with_lines(lines: Lines) -> Bars {
+        Bars { lines, ..Bars::default() }
+    }
+
     fn with(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
-        action(&mut self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        action(&mut self.bar.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     }
 }
 
@@ -42,6 +63,22 @@ impl Observer for Bars {
             if let Some(bar) = slot.take() {
                 bar.finish_and_clear();
             }
+        });
+    }
+
+    fn window(&self, entry: &str, line: &str) {
+        if self.lines == Lines::None {
+            return;
+        }
+        let text = format!("{entry:<16} {line}");
+        // A reader that has closed its pipe wants no more lines.
+        let print = || match self.lines {
+            Lines::Stderr => show::complain(&text),
+            _ => drop(show::print(&format!("{text}\n"))),
+        };
+        self.with(|slot| match slot {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         });
     }
 }

@@ -10,6 +10,7 @@ use contend_runner::RunConfig;
 use contend_runner::units::{show_bytes, show_latency, show_ns, show_percent, show_rate};
 
 use crate::UserError;
+use crate::args::arrivals::flags;
 use crate::table::Table;
 
 /// Prints to stdout. It is no error if the reader of a pipe has closed it: `head` does so.
@@ -89,6 +90,7 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     command += &format!(" --index {}", config.index.as_deref().unwrap_or("hash"));
     command += &format!(" --threads {} --seconds {}", config.threads, config.window_seconds);
     command += &format!(" --windows {} --warmup {} --seed {}", config.windows, config.warmup_seconds, config.seed);
+    command += &flags(config);
     if let Some(precision) = config.precision {
         command += &format!(" --precision {}%", (precision * 1e6).round() / 1e4);
     }
@@ -145,21 +147,11 @@ pub(crate) fn result(result: &ResultFile) -> String {
             config.threads, environment.cores
         );
     }
-    let columns =
-        ["group", "protocol", "median /s", "of the first", "of none", "aborts", "p50", "p99", "memory", "verified"];
-    let mut table = table(columns).numbers([2, 3, 4, 6, 7, 8]).solid([0, 5]).spare(&[
-        "memory",
-        "p50",
-        "of none",
-        "aborts",
-        "p99",
-        "of the first",
-        "verified",
-    ]);
-    for entry in &result.protocols {
-        table.add_row(row(result, entry));
+    if let Some(arrivals) = &config.arrivals {
+        text += &format!("open loop: {}\n", arrivals.in_words());
     }
-    text += &format!("{table}\n");
+    text += &ranking(result);
+    text += &sheet(&tables::open_loops(result), |table| table.spare(&["p95", "p99.9", "backlog", "max"]));
     text += &sheet(&tables::latencies(result), |table| table.spare(&["p95", "p90", "p99.9"]));
     text += &sheet(&tables::kinds(result), |table| table.spare_behind(3));
     for of_protocols in [tables::versions(result), tables::logs(result), tables::times(result)] {
@@ -181,6 +173,20 @@ pub(crate) fn result(result: &ResultFile) -> String {
         text += &format!("- {line}\n");
     }
     text
+}
+
+/// Returns the table of the entries in their order.
+fn ranking(result: &ResultFile) -> String {
+    // In an open loop there are two kinds of latencies.
+    let [p50, p99] = if result.config.arrivals.is_some() { ["service p50", "service p99"] } else { ["p50", "p99"] };
+    let columns =
+        ["group", "protocol", "median /s", "of the first", "of none", "aborts", p50, p99, "memory", "verified"];
+    let spare = ["memory", p50, "of none", "aborts", p99, "of the first", "verified"];
+    let mut table = table(columns).numbers([2, 3, 4, 6, 7, 8]).solid([0, 5]).spare(&spare);
+    for entry in &result.protocols {
+        table.add_row(row(result, entry));
+    }
+    format!("{table}\n")
 }
 
 /// Returns the sentence that says how the entries were told apart.

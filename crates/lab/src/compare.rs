@@ -11,10 +11,11 @@ use contend_machine::{Activity, Machine, Native, Operation, Phase};
 use crate::advice::{finding, recommendation};
 use crate::environment;
 use crate::memory_limit;
+use crate::open_loop;
 use crate::paired::{self, Judged, Look};
 use crate::result::{
-    Breakdown, Bucket, Check, Comparison, Environment, KindResult, LogResult, Measured, ProtocolResult, ResultFile,
-    SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window,
+    Breakdown, Check, Comparison, Environment, KindResult, Latencies, LogResult, Measured, OpenLoop, ProtocolResult,
+    ResultFile, SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window, WindowArrivals,
 };
 use contend_judge::Recorded;
 use contend_judge::verify_history;
@@ -49,6 +50,7 @@ struct Entry {
     session: Option<Box<dyn Session>>,
     protocol: String,
     isolation: Isolation,
+    workers: usize,
     verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
@@ -94,7 +96,13 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
     };
     let unknown_limits =
         if plan.config.memory_limit { memory_limit::add(plan, &mut protocols, stop, observer) } else { Vec::new() };
-    let comparison = tell_apart(&mut protocols, ended, plan.config.windows);
+    let comparison = match plan.config.arrivals {
+        None => tell_apart(&mut protocols, ended, plan.config.windows),
+        Some(_) => {
+            open_loop::order(&mut protocols);
+            None
+        }
+    };
     let mut result = ResultFile {
         schema_version: SCHEMA_VERSION,
         partial: stop.is_requested(),
@@ -109,7 +117,10 @@ fn run(plan: &RunPlan, purpose: RunPurpose, stop: &Stop, observer: &dyn Observer
         finding: String::new(),
         recommendation: Vec::new(),
     };
-    result.finding = finding(&result);
+    result.finding = match &plan.config.arrivals {
+        None => finding(&result),
+        Some(arrivals) => open_loop::finding(&result, arrivals),
+    };
     result.recommendation = recommendation(&result);
     result.recommendation.extend(unknown_limits);
     Ok(Outcome { result, recorded })
@@ -219,8 +230,13 @@ fn run_part(
         }
         entries.push(Entry::new(plan, protocol, purpose, verification)?);
     }
+    // A recorded run has no warm-up.
+    let warmup = if purpose == RunPurpose::Record { 0.0 } else { config.warmup_seconds };
     for entry in &mut entries {
         entry.load(stop, observer)?;
+        if let Some(session) = &mut entry.session {
+            session.pace(config.arrivals.as_ref(), warmup);
+        }
     }
     if stop.is_requested() {
         return Err(RunError::Stopped);
@@ -283,11 +299,14 @@ fn measure(
     // A warm-up would fill the history before the first window.
     let warmup = if purpose == RunPurpose::Record { 0.0 } else { config.warmup_seconds };
     let window = config.window_seconds;
-    // A simulation stands still between its windows, so it needs no further warm-up.
-    let again = if config.chip.is_some() { 0.0 } else { warmup * WARMUP_AGAIN };
+    // A simulation stands still between its windows, so it needs no further warm-up. A rate that
+    // changes is measured all the time.
+    let changes = config.arrivals.as_ref().is_some_and(|arrivals| !arrivals.is_steady());
+    let again = if config.chip.is_some() || changes { 0.0 } else { warmup * WARMUP_AGAIN };
     let runs = entries.iter().filter(|entry| !entry.refused()).count();
     // Simulated entries run one after the other, so there is nothing to tell apart yet.
-    let looks = if runs > 1 { paired::looks(runs, config.windows) } else { Vec::new() };
+    // In an open loop throughput is no question.
+    let looks = if runs > 1 && config.arrivals.is_none() { paired::looks(runs, config.windows) } else { Vec::new() };
     let windows = config.windows as f64;
     let seconds = runs as f64 * (windows * window + warmup + (windows - 1.0) * again);
     observer.begin("measuring", PROGRESS_UNITS);
@@ -313,6 +332,7 @@ fn measure(
             // A window that was cut short counts if it was long enough for a meaningful rate.
             if count.seconds >= window / 2.0 || left.is_some() && count.tally.commits() > 0 {
                 entry.keep(round + 1, &count);
+                entry.report(observer);
             }
             if stop.is_requested() || left == Some(0) {
                 observer.end();
@@ -366,6 +386,7 @@ impl Entry {
         Ok(Entry {
             protocol: protocol.name.clone(),
             isolation: protocol.info.isolation,
+            workers: plan.config.threads * protocol.threads.interleave.workers(purpose),
             session: Some(session),
             verification,
             load_seconds: 0.0,
@@ -401,8 +422,19 @@ impl Entry {
     /// Adds a window.
     fn keep(&mut self, round: usize, count: &IntervalResult) {
         let (commits, aborts) = (count.tally.commits(), count.tally.conflicts());
-        let throughput_tps = commits as f64 / count.seconds;
-        self.windows.push(Window { round, seconds: count.seconds, commits, aborts, throughput_tps });
+        let times = count.tally.all().latencies;
+        self.windows.push(Window {
+            round,
+            seconds: count.seconds,
+            commits,
+            aborts,
+            throughput_tps: commits as f64 / count.seconds,
+            latency_ns_p50: times.value_at_quantile(0.5),
+            latency_ns_p95: times.value_at_quantile(0.95),
+            latency_ns_p99: times.value_at_quantile(0.99),
+            latency_ns_max: times.max(),
+            arrivals: WindowArrivals::of(count, self.workers),
+        });
         self.total.add(&count.tally);
         if let Some(bytes) = count.log_bytes {
             *self.log_bytes.get_or_insert(0) += bytes;
@@ -412,6 +444,14 @@ impl Entry {
             all.statistics.add(&window.statistics);
             all.host_seconds += window.host_seconds;
             all.trace_hash = window.trace_hash;
+        }
+    }
+
+    /// Reports the last window.
+    fn report(&self, observer: &dyn Observer) {
+        let until: f64 = self.windows.iter().map(|window| window.seconds).sum();
+        if let Some(window) = self.windows.last() {
+            observer.window(&self.protocol, &open_loop::line(window, until));
         }
     }
 
@@ -469,6 +509,7 @@ impl Entry {
         let total = &self.total;
         let all = total.all();
         let (commits, aborts) = (all.commits, all.aborts.conflicts());
+        let arrivals: Vec<WindowArrivals> = windows.iter().filter_map(|window| window.arrivals).collect();
         Some(Measured {
             throughput_tps,
             group: None,
@@ -486,11 +527,8 @@ impl Entry {
             latency_ns_p99: all.latencies.value_at_quantile(0.99),
             latency_ns_p999: all.latencies.value_at_quantile(0.999),
             latency_ns_max: all.latencies.max(),
-            latencies: all
-                .latencies
-                .iter_recorded()
-                .map(|value| Bucket { ns: value.value_iterated_to(), count: value.count_at_value() })
-                .collect(),
+            latencies: open_loop::buckets(&all.latencies),
+            open_loop: OpenLoop::of(&arrivals, total, seconds, self.workers),
             kinds: session
                 .kinds()
                 .iter()
@@ -615,5 +653,6 @@ fn kind_result(kind: &str, count: &KindCount) -> KindResult {
         latency_ns_p99: samples.value_at_quantile(0.99),
         latency_ns_p999: samples.value_at_quantile(0.999),
         latency_ns_max: samples.max(),
+        response: count.responses.as_ref().map(Latencies::of),
     }
 }

@@ -14,6 +14,7 @@ mod environment;
 pub mod experiment;
 pub mod memory_limit;
 pub mod microbench;
+pub mod open_loop;
 pub mod paired;
 pub mod report;
 pub mod result;

@@ -11,6 +11,7 @@ pub use contend_runner::stats::Spread;
 use contend_runner::units::{show_percent, show_rate};
 use contend_runner::{RunConfig, RunError};
 
+pub use crate::open_loop::{Latencies, OpenLoop, WindowArrivals};
 pub use crate::paired::Ratio;
 
 /// The version of this schema. It rises when a field changes its meaning.
@@ -205,6 +206,9 @@ pub struct Measured {
     /// Every timed latency, by bucket; not in the file.
     #[serde(skip)]
     pub latencies: Vec<Bucket>,
+    /// The figures of an open loop; missing in a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
     /// Commits, aborts and latencies by type of transaction.
     pub kinds: Vec<KindResult>,
     /// Bytes of tables and indexes after loading.
@@ -279,27 +283,34 @@ impl Measured {
     /// latency in nanoseconds, its quantile, the number of latencies up to it, and 1 / (1 -
     /// quantile).
     pub fn latency_distribution(&self) -> String {
-        let total: u64 = self.latencies.iter().map(|bucket| bucket.count).sum();
-        let mut text =
-            format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
-        let (mut below, mut sum) = (0, 0.0);
-        for Bucket { ns, count } in &self.latencies {
-            below += count;
-            sum += *ns as f64 * *count as f64;
-            let quantile = below as f64 / total as f64;
-            let inverse = if below == total { "inf".into() } else { format!("{:.2}", 1.0 / (1.0 - quantile)) };
-            text += &format!("{ns:>12} {quantile:>14.12} {below:>10} {inverse:>14}\n");
-        }
-        let mean = sum / total.max(1) as f64;
-        let square = |bucket: &Bucket| (bucket.ns as f64 - mean).powi(2) * bucket.count as f64;
-        let deviation = (self.latencies.iter().map(square).sum::<f64>() / total.max(1) as f64).sqrt();
-        let max = self.latencies.last().map_or(0, |bucket| bucket.ns);
-        text += &format!("#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]\n");
-        text += &format!("#[Max     = {max:>12}, Total count    = {total:>12}]\n");
-        let buckets = self.latencies.len();
-        text += &format!("#[Buckets = {buckets:>12}, SubBuckets     = {:>12}]\n", 1);
-        text
+        distribution(&self.latencies)
     }
+
+    /// Returns the distribution of response times in the same format. `None` in a closed loop.
+    pub fn response_distribution(&self) -> Option<String> {
+        self.open_loop.as_ref().map(|open| distribution(&open.responses))
+    }
+}
+
+fn distribution(times: &[Bucket]) -> String {
+    let total: u64 = times.iter().map(|bucket| bucket.count).sum();
+    let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let (mut below, mut sum) = (0, 0.0);
+    for Bucket { ns, count } in times {
+        below += count;
+        sum += *ns as f64 * *count as f64;
+        let quantile = below as f64 / total as f64;
+        let inverse = if below == total { "inf".into() } else { format!("{:.2}", 1.0 / (1.0 - quantile)) };
+        text += &format!("{ns:>12} {quantile:>14.12} {below:>10} {inverse:>14}\n");
+    }
+    let mean = sum / total.max(1) as f64;
+    let square = |bucket: &Bucket| (bucket.ns as f64 - mean).powi(2) * bucket.count as f64;
+    let deviation = (times.iter().map(square).sum::<f64>() / total.max(1) as f64).sqrt();
+    let max = times.last().map_or(0, |bucket| bucket.ns);
+    text += &format!("#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]\n");
+    text += &format!("#[Max     = {max:>12}, Total count    = {total:>12}]\n");
+    text += &format!("#[Buckets = {:>12}, SubBuckets     = {:>12}]\n", times.len(), 1);
+    text
 }
 
 /// The figures of one type of transaction. Latencies are in nanoseconds; one transaction in 16 is
@@ -335,6 +346,9 @@ pub struct KindResult {
     pub latency_ns_p999: u64,
     /// The largest latency.
     pub latency_ns_max: u64,
+    /// The response times of an open loop; missing in a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Latencies>,
 }
 
 /// The figures of a log in the measured windows.
@@ -441,6 +455,22 @@ pub struct Window {
     pub aborts: u64,
     /// Committed transactions per second.
     pub throughput_tps: f64,
+    /// The median latency of the window's timed transactions, in nanoseconds. This one and the next
+    /// three are 0 if none was timed, and in results that are older than these fields.
+    #[serde(default)]
+    pub latency_ns_p50: u64,
+    /// The 95th percentile of latency.
+    #[serde(default)]
+    pub latency_ns_p95: u64,
+    /// The 99th percentile of latency.
+    #[serde(default)]
+    pub latency_ns_p99: u64,
+    /// The largest latency.
+    #[serde(default)]
+    pub latency_ns_max: u64,
+    /// The starts and the response times of an open loop; missing in a closed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<WindowArrivals>,
 }
 
 /// The result of a workload's own check.

@@ -3,6 +3,7 @@
 use contend_machine::Native;
 use contend_protocols::deterministic_protocols;
 
+use crate::open_loop;
 use crate::paired::show_share;
 use crate::result::{KindResult, Measured, ProtocolResult, Ratio, ResultFile, Versions};
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
@@ -72,6 +73,7 @@ pub fn memory_limits(result: &ResultFile) -> Vec<String> {
 pub fn notes(result: &ResultFile) -> Vec<String> {
     let mut notes = memory_limits(result);
     notes.extend(latencies_of_batches(result));
+    notes.extend(open_loop::notes(result));
     notes
 }
 
@@ -127,6 +129,32 @@ pub fn latencies(result: &ResultFile) -> Sheet {
         let [p99, p999, max] = [measured.latency_ns_p99, measured.latency_ns_p999, measured.latency_ns_max];
         let cells = [p50, p90, p95, p99, p999, max].map(show_latency);
         sheet.rows.push([entry.protocol.clone()].into_iter().chain(cells).collect());
+    }
+    sheet
+}
+
+/// Returns the table of an open loop: what was offered and done, and the response times.
+pub fn open_loops(result: &ResultFile) -> Sheet {
+    let columns = [
+        "open loop of",
+        "offered /s",
+        "ended /s",
+        "skipped",
+        "backlog",
+        "response p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "verdict",
+    ];
+    let mut sheet = Sheet::new(columns, 1);
+    for (entry, measured) in measured(result) {
+        let cells = open_loop::cells(measured).into_iter().flatten();
+        let row: Vec<String> = [entry.protocol.clone()].into_iter().chain(cells).collect();
+        if row.len() > 1 {
+            sheet.rows.push(row);
+        }
     }
     sheet
 }

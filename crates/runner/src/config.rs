@@ -8,6 +8,7 @@ use contend_machine::available_cores;
 use contend_sim::{ChipOptions, Preset};
 use serde::{Deserialize, Serialize};
 
+use crate::arrivals::Arrivals;
 use crate::error::RunError;
 use crate::machine::{ChipConfig, MachineChoice, NATIVE, SimulationOptions};
 use crate::names::{options, unknown};
@@ -44,6 +45,10 @@ pub struct RunConfig {
     // experiment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<f64>,
+    /// How transactions arrive. `None`: in a closed loop, where each worker starts a transaction
+    /// when its last one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
     /// The time that a protocol runs unmeasured before its first window, in seconds. Before each
     /// further window it runs for [`WARMUP_AGAIN`] of this time.
     pub warmup_seconds: f64,
@@ -79,6 +84,7 @@ impl Default for RunConfig {
             window_seconds: 0.1,
             windows: WINDOWS,
             precision: None,
+            arrivals: None,
             warmup_seconds: 0.5,
             seed: 42,
             verify: true,
@@ -207,6 +213,16 @@ impl RunConfig {
             return Err(RunError::BadInput(
                 "a precision is for measurements on this machine (native): a simulation is exact, and runs as many windows as --windows says".into(),
             ));
+        }
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.check()?;
+            if self.precision.is_some() {
+                return Err(RunError::BadInput(
+                    "a precision is that of ratios of throughput, and with a rate of arrivals each entry that keeps up has the same; \
+                     valid: --precision without --rate"
+                        .into(),
+                ));
+            }
         }
         if self.memory_limit && self.chip.is_some() {
             return Err(RunError::BadInput(

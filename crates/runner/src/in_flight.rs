@@ -63,6 +63,12 @@ impl Interleave {
                 "interleave=auto belongs to runs on the host: it finds the number by measuring; valid on a chip: 1 to {INTERLEAVE_MAX}"
             )));
         }
+        if config.arrivals.is_some() && self == Interleave::Auto {
+            return Err(RunError::BadInput(format!(
+                "interleave=auto finds the number with the highest throughput, which a rate of arrivals fixes; \
+                 valid with --rate: 1 to {INTERLEAVE_MAX}"
+            )));
+        }
         if config.breakdown && config.chip.is_none() && workers > 1 {
             return Err(RunError::BadInput(format!(
                 "a breakdown samples what each thread does, and with interleave={} a thread runs several transactions; \

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`config`] | the choices of a user, as data |
+//! | [`arrivals`] | the rate at which transactions arrive in an open loop |
 //! | [`names`] | the names that a user writes |
 //! | [`plan`] | the same choices as typed values, all of them valid; `estimate`, the memory that they take |
 //! | [`machine`], [`machine_limits`], [`host_chip`] | the machines, the bounds of the host, and a simulated chip like the host |
@@ -13,6 +14,7 @@
 //!
 //! This crate must not know of comparisons, proofs, reports, arguments or terminals.
 
+pub mod arrivals;
 pub mod config;
 pub mod durable;
 mod error;
@@ -30,6 +32,7 @@ pub mod start_gate;
 pub mod stats;
 pub mod units;
 
+pub use arrivals::Arrivals;
 pub use config::RunConfig;
 pub use error::RunError;
 pub use plan::{ProtocolPlan, RunPlan};

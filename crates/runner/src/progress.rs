@@ -52,6 +52,8 @@ pub trait Observer: Sync {
     fn advance(&self, units: u64);
     /// The step has ended.
     fn end(&self);
+    /// A window of this entry has been measured; `line` says what happened in it.
+    fn window(&self, _entry: &str, _line: &str) {}
 }
 
 /// An observer that ignores all reports.

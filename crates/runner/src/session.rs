@@ -10,12 +10,14 @@
 //! | `tally` | counts, latencies and times of transactions |
 //! | `yielding` | transactions that yield their core between operations |
 //! | `threads` | workers are threads of the host |
+//! | `schedule` | the starts of a worker's transactions in an open loop |
 //! | `climb` | the search for the number of transactions in flight that pays most |
 //! | `chip` | workers are cores of a simulated chip |
 
 mod chip;
 mod climb;
 mod loaded_engine;
+mod schedule;
 mod tally;
 mod threads;
 mod yielding;
@@ -30,6 +32,7 @@ use contend_model::pieces::TypeSet;
 use contend_sim::{Simulated, Statistics};
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, declared_types};
 
+use crate::arrivals::Arrivals;
 use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::in_flight::Interleave;
@@ -38,6 +41,8 @@ use crate::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor, ProtocolPlan, 
 use crate::progress::Stop;
 use contend_judge::Recorded;
 use loaded_engine::{LoadedEngine, TypedSession};
+pub use schedule::ArrivalCount;
+use schedule::Schedule;
 pub use tally::{KindCount, Tally};
 pub use threads::SAMPLE_EVERY;
 
@@ -87,6 +92,8 @@ pub struct IntervalResult {
     pub simulation: Option<Simulation>,
     /// Bytes written to the log, if there is one.
     pub log_bytes: Option<u64>,
+    /// The starts of an open loop.
+    pub arrivals: Option<ArrivalCount>,
 }
 
 /// A session, whatever the types of its protocol, workload and machine.
@@ -108,6 +115,9 @@ pub trait Session {
     /// Runs for an interval. `tick` is called now and then with the part of the interval, from 0 to
     /// 1, that has passed since the last call.
     fn run(&mut self, interval: Interval, stop: &Stop, tick: &dyn Fn(f64)) -> Result<IntervalResult, RunError>;
+    /// Sets the arrivals of an open loop, which begin with the next interval; `None` is a closed
+    /// loop. The measurement begins after `warmup_seconds`; until then the rate is the first one.
+    fn pace(&mut self, arrivals: Option<&Arrivals>, warmup_seconds: f64);
     /// Ends the running transactions; must be called before a check.
     fn settle(&mut self) -> Result<(), RunError>;
     /// Returns the bytes of tables and indexes.
@@ -148,6 +158,8 @@ pub(crate) trait Driver<P: Protocol<Self::Machine>, W: Workload>: Sized + 'stati
         stop: &Stop,
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError>;
+    /// Gives each worker a schedule, which begins with the next interval.
+    fn pace(&mut self, loaded: &mut LoadedEngine<P, W, Self::Machine>, schedules: Vec<Option<Schedule>>);
     /// See [`Session::settle`].
     fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Self::Machine>) -> Result<(), RunError>;
 }

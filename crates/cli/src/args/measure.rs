@@ -6,6 +6,7 @@ use clap::Args;
 use contend_runner::RunConfig;
 use contend_runner::config::{ALL, WINDOWS_PRECISE};
 
+use super::arrivals::ArrivalArgs;
 use super::values::{add_settings, names, precision, whole};
 use crate::UserError;
 use crate::files::read_result;
@@ -37,6 +38,8 @@ pub(crate) struct MeasureArgs {
     /// each further one [default: 0.5; simulated: 0.0005, once]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
+    #[command(flatten)]
+    pub(crate) open_loop: ArrivalArgs,
     /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload
     /// scans]
     #[arg(long, value_name = "INDEX")]
@@ -139,6 +142,7 @@ impl MeasureArgs {
         config.windows = self.windows.unwrap_or(config.windows);
         config.verify_transactions = self.verify_transactions.unwrap_or(config.verify_transactions);
         config.warmup_seconds = self.warmup.unwrap_or(config.warmup_seconds);
+        self.open_loop.apply(&mut config, self.windows, self.seconds.is_some())?;
         config.index = self.index.clone().or(config.index);
         config.seed = self.seed.unwrap_or(config.seed);
         add_settings(&mut config, &self.settings)?;

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[REPORT_FILE, RESULT_FILE])?;
     let (page, data) = (out.file(REPORT_FILE)?, out.file(RESULT_FILE)?);
     let stop = stop_on_interrupt()?;
-    let result = match compare(&plan, &stop, &Bars::default()) {
+    let result = match compare(&plan, &stop, &Bars::with_lines(outputs.lines(&args.measure))) {
         Ok(result) => result,
         Err(error) => return interrupted(error, &stop),
     };

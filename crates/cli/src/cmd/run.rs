@@ -11,7 +11,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     let plan = args.config()?.resolve()?;
     let outputs = Outputs::new(&args.measure, args.history.as_deref(), &plan.config)?;
     let stop = stop_on_interrupt()?;
-    let bars = Bars::default();
+    let bars = Bars::with_lines(outputs.lines(&args.measure));
     let outcome = match &args.history {
         Some(_) => record(&plan, &stop, &bars),
         None => compare(&plan, &stop, &bars).map(|result| Outcome { result, recorded: None }),

@@ -4,6 +4,7 @@ mod analyse;
 mod common;
 mod determinism;
 mod hostile;
+mod open_loop;
 mod results;
 mod terminal;
 mod vacuous;

@@ -186,46 +186,87 @@ pub(super) fn latency(result: &ResultFile) -> String {
 
 /// Returns the charts of latency over all quantiles.
 pub(super) fn quantiles(result: &ResultFile) -> String {
-    // From half of the transactions to one in a million.
-    const LEAST: f64 = 0.5;
-    const MOST: f64 = 1e-6;
-    let curve = |measured: &Measured| {
-        let total: u64 = measured.latencies.iter().map(|bucket| bucket.count).sum();
-        let mut points: Vec<(f64, f64)> = Vec::new();
-        let mut below = 0;
-        for Bucket { ns, count } in &measured.latencies {
-            below += count;
-            // The x-axis is the fraction of transactions that take longer, so the tail is at the
-            // right. No transaction takes longer than the slowest.
-            let behind = (total - below) as f64 / total as f64;
-            let place = LEAST / behind;
-            let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25);
-            if (MOST..=LEAST).contains(&behind) && is_far {
-                points.push((place, *ns as f64));
-            }
+    tails(
+        result,
+        &Tails {
+            title: "Tails of latency",
+            what: "Tail of latency",
+            axis: "time to the commit",
+            times: &|measured| &measured.latencies,
+            table: &tables::latencies,
+        },
+    )
+}
+
+/// Returns the charts of the response times of an open loop over all quantiles.
+pub(super) fn responses(result: &ResultFile) -> String {
+    tails(
+        result,
+        &Tails {
+            title: "Tails of response times",
+            what: "Tail of response times",
+            axis: "time from when it was due",
+            times: &|measured| measured.open_loop.as_ref().map_or(&[], |open| &open.responses),
+            table: &tables::open_loops,
+        },
+    )
+}
+
+/// Charts of times over all quantiles.
+struct Tails<'a> {
+    title: &'a str,
+    what: &'a str,
+    axis: &'static str,
+    times: &'a dyn Fn(&Measured) -> &[Bucket],
+    table: &'a dyn Fn(&ResultFile) -> Sheet,
+}
+
+/// Returns the points of a curve of times over all quantiles. The x-axis is the fraction of
+/// transactions that take longer, so the tail is at the right.
+fn curve(times: &[Bucket]) -> Vec<(f64, f64)> {
+    let total: u64 = times.iter().map(|bucket| bucket.count).sum();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut below = 0;
+    for Bucket { ns, count } in times {
+        below += count;
+        // No transaction takes longer than the slowest.
+        let behind = (total - below) as f64 / total as f64;
+        let place = LEAST_BEHIND / behind;
+        let is_far = points.last().is_none_or(|(before, _)| place > before * 1.25);
+        if (MOST_BEHIND..=LEAST_BEHIND).contains(&behind) && is_far {
+            points.push((place, *ns as f64));
         }
-        points
-    };
-    let drawn = || measured(result).flat_map(|(_, measured)| curve(measured));
+    }
+    points
+}
+
+/// The curves of [`curve`] go from half of the transactions to one in a million.
+const LEAST_BEHIND: f64 = 0.5;
+const MOST_BEHIND: f64 = 1e-6;
+
+fn tails(result: &ResultFile, tails: &Tails<'_>) -> String {
+    let points = |measured: &Measured| curve((tails.times)(measured));
+    let drawn = || measured(result).flat_map(|(_, measured)| points(measured));
     let Some(scale) = Scale::of(drawn().map(|(_, ns)| ns), true) else { return String::new() };
     let furthest = drawn().map(|(place, _)| place).fold(10.0, f64::max);
     let names = [("p50", 0.5), ("p90", 0.1), ("p99", 0.01), ("p99.9", 0.001), ("p99.99", 1e-4), ("p99.999", 1e-5)];
-    let ticks = || names.iter().map(|(name, behind)| (LEAST / behind, name.to_string()));
+    let ticks = || names.iter().map(|(name, behind)| (LEAST_BEHIND / behind, name.to_string()));
     let axes = || {
         let ticks = ticks().filter(|(place, _)| *place <= furthest).collect();
         let x = Axis { title: "quantile", scale: Scale::Logarithmic(1.0, furthest), ticks };
-        (x, Axis::new("time to the commit", scale, |ns| show_ns(ns as u64)))
+        (x, Axis::new(tails.axis, scale, |ns| show_ns(ns as u64)))
     };
-    let show = |place, ns| format!("{:.4} % are done within {}", (1.0 - LEAST / place) * 100.0, show_ns(ns as u64));
+    let show =
+        |place, ns| format!("{:.4} % are done within {}", (1.0 - LEAST_BEHIND / place) * 100.0, show_ns(ns as u64));
     let first = reference(result).map_or("", |(entry, _)| &entry.protocol);
     figure(
-        "Tails of latency",
+        tails.title,
         &format!(
             "How long the slowest transactions take: the further to the right, the fewer take longer. All charts have one scale; the grey line is \
              {first}."
         ),
-        &Panels { what: "Tail of latency", axes: &axes, points: &curve, has_markers: false, show: &show }.html(result),
-        &table("Latency", &tables::latencies(result)),
+        &Panels { what: tails.what, axes: &axes, points: &points, has_markers: false, show: &show }.html(result),
+        &table(tails.title, &(tails.table)(result)),
     )
 }
 

@@ -1,6 +1,7 @@
 //! Comparisons: whole runs, and how often their conclusions are right.
 
 mod lines;
+mod open_loop;
 mod paired;
 mod power;
 mod runs;

@@ -2,7 +2,7 @@
 
 use contend_judge::verify_history;
 use contend_lab::{ResultFile, compare, record, report};
-use contend_runner::{RunConfig, RunError, RunPlan, Silent, Stop};
+use contend_runner::{Arrivals, RunConfig, RunError, RunPlan, Silent, Stop};
 
 fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     RunConfig {
@@ -402,7 +402,10 @@ fn the_schema_is_documented() {
         ..small("ycsb-a")
     };
     let limited = RunConfig { memory_limit: true, verify: false, protocols: vec!["silo".into()], ..small("ycsb-c") };
-    for config in [simulated("ycsb-a", "abyss:2"), logged, precise, limited] {
+    let late_seconds = Some(0.01);
+    let arrivals = Some(Arrivals { late_seconds, ..Arrivals::at(10e3) });
+    let open = RunConfig { arrivals, verify: false, protocols: vec!["silo".into()], ..small("ycsb-c") };
+    for config in [simulated("ycsb-a", "abyss:2"), logged, precise, limited, open] {
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
         collect(&json, &mut fields);

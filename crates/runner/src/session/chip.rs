@@ -10,14 +10,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contend_engine::Protocol;
+use contend_engine::{EngineConfig, Protocol};
 use contend_machine::Machine;
 use contend_model::pieces::Checked;
 use contend_sim::{Chip, ChipOptions, Simulated};
 use contend_workloads::Workload;
 
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
-use super::{Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
+use super::schedule::{Schedule, await_start};
+use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
 use crate::error::RunError;
 use crate::machine::ChipConfig;
 use crate::memory::is_short;
@@ -51,6 +52,16 @@ struct Shared<P: Protocol<Simulated>, W: Workload> {
     /// Workers that have ended, by number.
     ended: RefCell<Vec<Ended<P, W>>>,
     stuck: RefCell<Option<GivenUp>>,
+    /// The workers' schedules, by number. Here the driver can count their starts.
+    schedules: Vec<RefCell<Option<Schedule>>>,
+}
+
+impl<P: Protocol<Simulated>, W: Workload> Shared<P, W> {
+    /// Returns the starts since the last call, at this time of the chip. `None` in a closed loop.
+    fn count_arrivals(&self, time: u64) -> Option<ArrivalCount> {
+        let count = |schedule: &RefCell<Option<Schedule>>| Some(schedule.borrow_mut().as_mut()?.count(time));
+        ArrivalCount::sum(self.schedules.iter().filter_map(count))
+    }
 }
 
 impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
@@ -68,11 +79,11 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
                     &workload,
                     share,
                     &shared.tally,
-                    |_, _| {
+                    |worker, _| {
                         // Transactions that never await anything must not keep the core to
                         // themselves.
                         Simulated::await_prefetched();
-                        !over()
+                        await_start(&shared.schedules[number], worker, SLICE_CYCLES, over)
                     },
                     over,
                     |workload, tx, client, input, checker| {
@@ -104,6 +115,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             tally: RefCell::new(Tally::new(0)),
             ended: RefCell::new(Vec::new()),
             stuck: RefCell::new(None),
+            schedules: (0..EngineConfig::WORKERS_MAX).map(|_| RefCell::new(None)).collect(),
         };
         let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
         // The engine converts times to cycles by the clock of this chip.
@@ -175,7 +187,17 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             tally,
             simulation: Some(simulation),
             log_bytes: None,
+            arrivals: self.shared.count_arrivals(self.time),
         })
+    }
+
+    fn pace(&mut self, _: &mut LoadedEngine<P, W, Simulated>, schedules: Vec<Option<Schedule>>) {
+        for (place, mut schedule) in self.shared.schedules.iter().zip(schedules) {
+            if let Some(schedule) = &mut schedule {
+                schedule.resume(self.time);
+            }
+            place.replace(schedule);
+        }
     }
 
     fn settle(&mut self, loaded: &mut LoadedEngine<P, W, Simulated>) -> Result<(), RunError> {

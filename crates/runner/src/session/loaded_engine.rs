@@ -9,11 +9,13 @@ use contend_engine::{
 };
 use contend_machine::{Machine, available_cores};
 use contend_model::pieces::{CheckedTypes, PieceChecker};
-use contend_protocols::method::{Backoff, Retry};
+use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
 
+use super::schedule::{Next, Schedule};
 use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declare_types};
 
+use crate::arrivals::Arrivals;
 use crate::durable::{LogMode, RunLog};
 use crate::error::RunError;
 use crate::in_flight::Interleave;
@@ -35,6 +37,10 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) workload: Arc<W>,
     /// The workers. Those of one thread are `threads` apart.
     pub(crate) slots: Vec<WorkerSlot<P, W, M>>,
+    /// The number of workers; on a chip that runs they are not here.
+    workers: usize,
+    /// The seed of all random choices.
+    seed: u64,
     /// The threads, or simulated cores, that share the workers.
     pub(crate) threads: usize,
     /// Whether each thread finds out how many transactions in flight pay.
@@ -61,6 +67,8 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     waiting: VecDeque<(u64, u64)>,
     /// Checks transactions against their declarations, if the session verifies.
     checker: PieceChecker,
+    /// When transactions are to start, in an open loop on the host.
+    pub(crate) schedule: Option<Schedule>,
 }
 
 /// The end of a worker whose transaction aborts for a reason that does not go away.
@@ -69,6 +77,17 @@ pub(crate) struct GivenUp {
     reason: AbortReason,
     /// What the transaction did that its type has not declared.
     violation: Option<String>,
+}
+
+impl GivenUp {
+    #[cold]
+    fn of<P: Protocol<M>, M: Machine>(
+        reason: AbortReason,
+        worker: &mut Worker<P, M>,
+        checker: &mut PieceChecker,
+    ) -> GivenUp {
+        GivenUp { reason, violation: worker.take_undeclared().or_else(|| checker.take_violation()) }
+    }
 }
 
 /// Returns a checker of transactions; without declarations it allows everything.
@@ -126,18 +145,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;
         }
-        let backoff = Backoff::new(retry.clone(), workers);
-        let slots = (0..workers).map(|number| WorkerSlot {
-            worker: engine.worker().expect("fewer threads than workers"),
-            client: workload.client(number, workers, config.seed),
-            input: W::Input::default(),
-            retry: backoff.retry(number, config.seed.wrapping_add(number as u64)),
-            drawn: 0,
-            logs: log.is_some(),
-            waiting: VecDeque::new(),
-            checker: checker_of(checked.clone()),
-        });
-        let slots = slots.collect();
+        let slots = WorkerSlot::all(&engine, &*workload, retry, (workers, config.seed), &log, checked);
         let workload_options = values(&workload_options);
         let sets_aside = memory.set_aside && purpose == RunPurpose::Measure && config.chip.is_none();
         protocol_options.extend(values(&MemoryOptions { set_aside: sets_aside }));
@@ -146,6 +154,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         Ok(LoadedEngine {
             climbs,
             slots,
+            workers,
+            seed: config.seed,
             threads,
             engine,
             workload,
@@ -159,16 +169,40 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
 }
 
 impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
-    /// Runs transactions until `share` of them have committed. Calls `goes_on` before each, and
-    /// ends if it returns false, or if `over` returns true where one has aborted. Returns an error
-    /// if a transaction aborts for a reason that does not go away.
+    /// Returns this number of workers of an engine, whose random choices follow from the seed.
+    fn all(
+        engine: &Arc<Engine<P, M>>,
+        workload: &W,
+        retry: &RetryOptions,
+        (workers, seed): (usize, u64),
+        log: &Option<RunLog<M>>,
+        checked: Option<Arc<CheckedTypes>>,
+    ) -> Vec<Self> {
+        let backoff = Backoff::new(retry.clone(), workers);
+        let slots = (0..workers).map(|number| WorkerSlot {
+            worker: engine.worker().expect("fewer threads than workers"),
+            client: workload.client(number, workers, seed),
+            input: W::Input::default(),
+            retry: backoff.retry(number, seed.wrapping_add(number as u64)),
+            drawn: 0,
+            logs: log.is_some(),
+            waiting: VecDeque::new(),
+            checker: checker_of(checked.clone()),
+            schedule: None,
+        });
+        slots.collect()
+    }
+
+    /// Runs transactions until `share` of them have committed. Calls `next` before each, which may
+    /// wait for its start, and ends if there is none, or if `over` returns true where one has
+    /// aborted. Returns an error if a transaction aborts for a reason that does not go away.
     #[inline(always)]
     pub(crate) fn work(
         &mut self,
         workload: &W,
         share: u64,
         tally: &RefCell<Tally>,
-        mut goes_on: impl FnMut(&mut Worker<P, M>, &mut VecDeque<(u64, u64)>) -> bool,
+        mut next: impl FnMut(&mut Worker<P, M>, &mut VecDeque<(u64, u64)>) -> Next,
         over: impl Fn() -> bool,
         mut execute: impl FnMut(
             &W,
@@ -178,18 +212,21 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             &mut PieceChecker,
         ) -> Result<(), Abort>,
     ) -> Result<(), GivenUp> {
-        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker } = self;
+        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker, schedule: _ } = self;
         let end = worker.commits().saturating_add(share);
-        while goes_on(worker, waiting) && worker.commits() < end {
+        while worker.commits() < end {
+            let Next::Transaction { due } = next(worker, waiting) else { break };
             M::work(INSTRUCTIONS_AROUND);
             *drawn += 1;
-            let timed = drawn.is_multiple_of(TIMED_EVERY);
+            // In an open loop each is timed.
+            let stands_for = if due.is_some() { 1 } else { TIMED_EVERY };
+            let timed = drawn.is_multiple_of(stands_for);
             let now = || if timed { M::now() } else { 0 };
             let before = now();
             workload.next(worker, client, input);
             let start = now();
             if timed {
-                tally.borrow_mut().drawing += TIMED_EVERY * start.wrapping_sub(before);
+                tally.borrow_mut().drawing += stands_for * start.wrapping_sub(before);
             }
             let kind = workload.kind(input);
             let retries_before = worker.piece_retries();
@@ -214,10 +251,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 M::take_times(&mut tally.borrow_mut().aborted);
                 match abort.reason {
                     AbortReason::User => break,
-                    reason if !reason.is_conflict() => {
-                        let violation = worker.take_undeclared().or_else(|| checker.take_violation());
-                        return Err(GivenUp { reason, violation });
-                    }
+                    reason if !reason.is_conflict() => return Err(GivenUp::of(reason, worker, checker)),
                     _ if over() => return Ok(()),
                     _ => {}
                 }
@@ -227,34 +261,37 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 tally.borrow_mut().kinds[kind].add_piece_retries(now - before);
             }
             if timed {
-                note_latency(worker, logs.then_some(&mut *waiting), start, kind, tally);
+                note_latency(worker, logs.then_some(&mut *waiting), (start, due), kind, tally);
             }
         }
         Ok(())
     }
 }
 
-/// Notes the latency of a timed transaction of this type, which began at `start` and has ended.
-/// With a log, notes the time of each of those that wait which is durable by now. Cores of a chip
-/// share the tally, and another core may go on while this one asks its log. So the tally is
-/// borrowed for each note only.
+/// Notes the latency of a timed transaction of this type, which began at `start` and has ended. In
+/// an open loop, also notes the time since its start was due. With a log, notes the time of each of
+/// those that wait which is durable by now. Cores of a chip share the tally, and another core may
+/// go on while this one asks its log. So the tally is borrowed for each note only.
 fn note_latency<P: Protocol<M>, M: Machine>(
     worker: &mut Worker<P, M>,
     waiting: Option<&mut VecDeque<(u64, u64)>>,
-    start: u64,
+    (start, due): (u64, Option<u64>),
     kind: usize,
     tally: &RefCell<Tally>,
 ) {
-    let nanoseconds = 1e9 / M::cycles_per_second();
-    let taken = (M::now().wrapping_sub(start) as f64 * nanoseconds) as u64;
-    tally.borrow_mut().kinds[kind].latencies.saturating_record(taken.max(1));
+    let now = M::now();
+    let since = |then: u64| ((now.wrapping_sub(then) as f64 * 1e9 / M::cycles_per_second()) as u64).max(1);
+    let taken = since(start);
+    {
+        let kind = &mut tally.borrow_mut().kinds[kind];
+        kind.latencies.saturating_record(taken);
+        due.into_iter().for_each(|due| kind.add_response(since(due)));
+    }
     let Some(waiting) = waiting else { return };
     waiting.push_back((worker.ticket(), start));
-    let now = M::now();
     while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
         waiting.pop_front();
-        let taken = (now.wrapping_sub(start) as f64 * nanoseconds) as u64;
-        tally.borrow_mut().durable.saturating_record(taken.max(1));
+        tally.borrow_mut().durable.saturating_record(since(start));
     }
 }
 
@@ -306,6 +343,16 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
             count.log_bytes = Some(log.bytes_up_to(last.unwrap_or(0))? - before);
         }
         Ok(count)
+    }
+
+    fn pace(&mut self, arrivals: Option<&Arrivals>, warmup_seconds: f64) {
+        let (workers, hertz) = (self.loaded.workers, D::Machine::cycles_per_second());
+        let schedule = |worker| {
+            let seed = self.loaded.seed;
+            arrivals.map(|arrivals| Schedule::new(arrivals, warmup_seconds, worker, workers, seed, hertz))
+        };
+        let schedules = (0..workers).map(schedule).collect();
+        self.driver.pace(&mut self.loaded, schedules);
     }
 
     fn settle(&mut self) -> Result<(), RunError> {

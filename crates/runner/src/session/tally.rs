@@ -1,5 +1,6 @@
 //! Counts, latencies and times of an interval.
 
+use contend_engine::AbortReason;
 use contend_engine::abort::AbortCounts;
 use contend_machine::{Phase, PhaseTimes};
 use hdrhistogram::Histogram;
@@ -17,8 +18,11 @@ pub struct KindCount {
     /// Pieces that met a conflict and ran again without the rest of their transaction. `None` if
     /// the protocol does not treat pieces by themselves.
     pub piece_retries: Option<u64>,
-    /// Latencies of the timed transactions, in nanoseconds.
+    /// Latencies of the timed transactions, from the first try to the end, in nanoseconds.
     pub latencies: Histogram<u64>,
+    /// The times from the moment when a transaction was due until its end, in nanoseconds. `None`
+    /// in a closed loop.
+    pub responses: Option<Histogram<u64>>,
 }
 
 impl Default for KindCount {
@@ -30,7 +34,13 @@ impl Default for KindCount {
 impl KindCount {
     /// Returns an empty count.
     pub fn new() -> Self {
-        KindCount { commits: 0, aborts: AbortCounts::default(), piece_retries: None, latencies: histogram() }
+        KindCount {
+            commits: 0,
+            aborts: AbortCounts::default(),
+            piece_retries: None,
+            latencies: histogram(),
+            responses: None,
+        }
     }
 
     /// Adds another count.
@@ -39,6 +49,19 @@ impl KindCount {
         self.aborts.merge(&other.aborts);
         other.piece_retries.into_iter().for_each(|more| self.add_piece_retries(more));
         self.latencies.add(&other.latencies).expect("histograms of equal bounds");
+        if let Some(more) = &other.responses {
+            self.responses.get_or_insert_with(histogram).add(more).expect("histograms of equal bounds");
+        }
+    }
+
+    /// Adds the response time of a transaction, in nanoseconds.
+    pub fn add_response(&mut self, nanoseconds: u64) {
+        self.responses.get_or_insert_with(histogram).saturating_record(nanoseconds);
+    }
+
+    /// Returns the transactions that ended: by a commit, or because they cancelled themselves.
+    pub fn ended(&self) -> u64 {
+        self.commits + self.aborts.get(AbortReason::User)
     }
 
     /// Adds pieces that ran again, under a protocol that treats pieces by themselves.

@@ -27,8 +27,9 @@ use contend_workloads::Workload;
 
 use super::climb::{Climb, LOOK_EVERY};
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::schedule::{Schedule, await_start};
 use super::yielding::{pauses_of, yielding};
-use super::{Driver, Interval, IntervalResult, RunPurpose, Tally};
+use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Tally};
 use crate::error::RunError;
 use crate::memory::{address_space_left, available_bytes, is_short};
 use crate::plan::RunPlan;
@@ -43,6 +44,9 @@ pub const SAMPLE_EVERY: Duration = Duration::from_micros(487);
 /// The memory that is set aside for an interval, as a multiple of what an interval of this length
 /// would take at the speed of those so far.
 const MORE_THAN_SO_FAR: f64 = 1.5;
+/// The longest time, in seconds, that a worker waits for a start before it looks whether the
+/// interval is over.
+const START_SLICE: f64 = 0.01;
 /// The time between two checks of the free memory: tables may grow.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 
@@ -204,9 +208,8 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         stop: &Stop,
         tick: &dyn Fn(f64),
     ) -> Result<IntervalResult, RunError> {
-        let workers = loaded.slots.len();
         // Each worker has a share of its own, so that no counter is shared by all.
-        let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(workers as u64));
+        let share = interval.transactions_max.map_or(u64::MAX, |max| max.div_ceil(loaded.slots.len() as u64));
         let threads = loaded.threads;
         let (signals, breakdown) = (&Signals::new(threads), self.breakdown);
         let running = Running { workload: &*loaded.workload, share, over: &signals.over, purpose: loaded.purpose };
@@ -257,7 +260,8 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         let grown = loaded.engine.bytes().saturating_sub(bytes_before);
         self.seconds = self.seconds * 0.75 + seconds;
         self.grown = self.grown * 0.75 + grown as f64;
-        let mut count = IntervalResult { seconds, ..IntervalResult::default() };
+        let arrivals = ArrivalCount::sum(loaded.slots.iter().filter_map(|slot| slot.schedule.as_ref()?.counted()));
+        let mut count = IntervalResult { seconds, arrivals, ..IntervalResult::default() };
         for outcome in outcomes {
             let (outcomes, tally) = outcome.ok_or_else(no_stacks)?;
             for outcome in outcomes {
@@ -266,6 +270,10 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
             count.tally.add(&tally);
         }
         Ok(count)
+    }
+
+    fn pace(&mut self, loaded: &mut LoadedEngine<P, W, M>, schedules: Vec<Option<Schedule>>) {
+        loaded.slots.iter_mut().zip(schedules).for_each(|(slot, schedule)| slot.schedule = schedule);
     }
 
     fn settle(&mut self, _: &mut LoadedEngine<P, W, M>) -> Result<(), RunError> {
@@ -450,7 +458,12 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
     let Running { workload, share, over, purpose } = running;
     // Relaxed: pairs with the store in `Signals::watch`; the flag only ends the loop.
     let over = || over.load(Ordering::Relaxed) != 0;
-    let goes_on = |worker: &mut Worker<P, M>, waiting: &mut VecDeque<_>| {
+    let schedule = &RefCell::new(slot.schedule.take().map(|mut schedule| {
+        schedule.resume(M::now());
+        schedule
+    }));
+    let slice = (START_SLICE * M::cycles_per_second()) as u64;
+    let next = |worker: &mut Worker<P, M>, waiting: &mut VecDeque<_>| {
         if M::overlaps() {
             // Transactions that never await anything must not keep the thread to themselves.
             M::await_prefetched();
@@ -461,22 +474,27 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
                 waiting.clear();
             }
         }
-        !over()
+        await_start(schedule, worker, slice, over)
     };
-    match purpose {
+    let outcome = match purpose {
         RunPurpose::Verify | RunPurpose::Repeat => {
             let mut pauses = pauses_of(slot.worker.number());
-            slot.work(workload, share, tally, goes_on, over, |workload, tx, client, input, checker| {
+            slot.work(workload, share, tally, next, over, |workload, tx, client, input, checker| {
                 let mut yielding = yielding::<_, M>(tx, &mut pauses);
                 workload.execute(&mut Checked::new(&mut yielding, checker, workload.kind(input)), client, input)
             })
         }
         RunPurpose::Measure | RunPurpose::Record => {
-            slot.work(workload, share, tally, goes_on, over, |workload, tx, client, input, _| {
+            slot.work(workload, share, tally, next, over, |workload, tx, client, input, _| {
                 workload.execute(tx, client, input)
             })
         }
-    }
+    };
+    slot.schedule = schedule.take().map(|mut schedule| {
+        schedule.pause(M::now());
+        schedule
+    });
+    outcome
 }
 
 #[cfg(test)]

@@ -1,0 +1,144 @@
+//! Open loops: response times against queueing theory, and runs that are offered too much.
+
+use std::collections::BTreeMap;
+
+use contend_lab::result::{Measured, OpenLoop};
+use contend_lab::{ResultFile, compare, report};
+use contend_runner::arrivals::ArrivalProcess;
+use contend_runner::{Arrivals, RunConfig, Silent, Stop};
+
+fn on(machine: &str, settings: &[(&str, &str)]) -> RunConfig {
+    let settings: BTreeMap<String, String> =
+        settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let config = RunConfig { workload: "ycsb-c".into(), verify: false, settings, ..RunConfig::default() };
+    config.on(machine).expect("a machine")
+}
+
+fn run(config: &RunConfig) -> ResultFile {
+    let plan = config.resolve().expect("valid input");
+    compare(&plan, &Stop::default(), &Silent).expect("a result")
+}
+
+fn measured(result: &ResultFile) -> &Measured {
+    result.protocols[0].measured.as_ref().expect("figures")
+}
+
+fn open(result: &ResultFile) -> &OpenLoop {
+    measured(result).open_loop.as_ref().expect("an open loop")
+}
+
+/// A core of a chip that reads rows in its cache takes the same time for each transaction. So it is
+/// a queue with random arrivals and a constant service time, M/D/1, whose mean response time is
+/// known exactly (Pollaczek and Khinchine). This tests schedules, waits and clocks together.
+#[test]
+fn a_core_with_random_arrivals_has_the_response_times_of_queueing_theory() {
+    let small = [("ycsb.records", "16"), ("ycsb.theta", "0")];
+    let config = RunConfig { protocols: vec!["none".into()], windows: 4, ..on("abyss:1", &small) };
+    // What a transaction takes of a core that never waits, with the draw that comes before it.
+    let busy = run(&RunConfig { window_seconds: 0.002, arrivals: Some(Arrivals::at(10e6)), ..config.clone() });
+    let service = 1e9 / open(&busy).ended_tps;
+    for (load, transactions) in [(0.5, 100e3), (0.8, 200e3), (0.9, 300e3)] {
+        let rate = load / service * 1e9;
+        let arrivals = Some(Arrivals::at(rate));
+        let result = run(&RunConfig { arrivals, window_seconds: transactions / 4.0 / rate, ..config.clone() });
+        let open = open(&result);
+        let theory = service * (1.0 + load / (2.0 * (1.0 - load)));
+        let ratio = open.response.mean_ns / theory;
+        assert!((ratio - 1.0).abs() < 0.05, "load {load}: {:.0} ns, by theory {theory:.0} ns", open.response.mean_ns);
+        // What was offered was done. It was as much as asked for, within three standard deviations.
+        assert!((open.offered as f64 - transactions).abs() < 3.0 * transactions.sqrt(), "{open:?}");
+        assert!(!open.saturated && open.offered.abs_diff(open.ended) <= 200, "{open:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_offered_too_much_is_saturated() {
+    let config = RunConfig {
+        protocols: ["silo", "mvto"].map(String::from).to_vec(),
+        windows: 3,
+        window_seconds: 1e-4,
+        warmup_seconds: 1e-4,
+        ..on("abyss:4", &[("ycsb.records", "1000")])
+    };
+    let too_much = run(&RunConfig { arrivals: Some(Arrivals::at(50e6)), ..config.clone() });
+    for entry in &too_much.protocols {
+        let open = entry.measured.as_ref().and_then(|it| it.open_loop.as_ref()).expect("an open loop");
+        assert!(open.saturated && open.saturated_windows == 3 && open.ended < open.offered / 2, "{open:?}");
+        assert_eq!(open.skipped, 0);
+        // The backlog holds what was left in the windows, and in the warm-up before.
+        let left = open.offered - open.ended;
+        assert!((left..left * 2).contains(&open.backlog), "{open:?}");
+    }
+    assert!(too_much.finding.starts_with("Nothing keeps up with 50.00 M/s"), "{}", too_much.finding);
+    assert!(too_much.comparison.is_none());
+    // The best of those that are saturated comes first.
+    let rates: Vec<f64> = too_much
+        .protocols
+        .iter()
+        .map(|entry| entry.measured.as_ref().expect("figures").open_loop.as_ref().expect("open").ended_tps)
+        .collect();
+    assert!(rates[0] >= rates[1], "{rates:?}");
+    // Those that would be too late are skipped, and the others are not late.
+    let late = Arrivals { late_seconds: Some(5e-6), ..Arrivals::at(50e6) };
+    let skipping = run(&RunConfig { arrivals: Some(late), ..config.clone() });
+    let open = open(&skipping);
+    assert!(open.saturated && open.skipped > open.ended && open.response.p50_ns < 20_000, "{open:?}");
+    assert!(open.ended + open.skipped <= open.offered + open.backlog + 4, "{open:?}");
+    let page = report::html(&too_much, "contend compare ycsb-c --rate 50M");
+    assert!(page.contains("SATURATED") && page.contains("≥ "), "the page marks lower bounds");
+    let again = ResultFile::from_json(&too_much.to_json()).expect("reads what it writes");
+    assert_eq!(again.to_json(), too_much.to_json());
+}
+
+#[test]
+fn on_the_host_what_is_offered_at_a_low_rate_is_done() {
+    let arrivals = Some(Arrivals { process: ArrivalProcess::Constant, ..Arrivals::at(2000.0) });
+    let config = RunConfig {
+        workload: "ycsb-c".into(),
+        verify: false,
+        protocols: vec!["none".into()],
+        threads: 2,
+        windows: 4,
+        window_seconds: 0.25,
+        warmup_seconds: 0.05,
+        arrivals,
+        settings: [("ycsb.records".to_string(), "1000".to_string())].into(),
+        ..RunConfig::default()
+    };
+    for interleave in ["1", "3"] {
+        let settings = [("interleave".to_string(), interleave.to_string())].into_iter().chain(config.settings.clone());
+        let result = run(&RunConfig { settings: settings.collect(), ..config.clone() });
+        let measured = measured(&result);
+        let open = open(&result);
+        // Windows may be longer than asked for, on a machine that is busy.
+        let seconds: f64 = measured.windows.iter().map(|window| window.seconds).sum();
+        assert!((open.offered as f64 / (2000.0 * seconds) - 1.0).abs() < 0.05, "{open:?} in {seconds} s");
+        assert!(open.ended + 40 >= open.offered, "{open:?}");
+        // Each transaction is timed, and none ends before it is due and served.
+        assert_eq!(measured.kinds.iter().map(|kind| kind.samples).sum::<u64>(), open.ended);
+        assert!(open.response.mean_ns >= open.service_ns_mean && open.service_ns_mean > 0.0, "{open:?}");
+        for window in &measured.windows {
+            assert!(window.arrivals.is_some_and(|arrivals| arrivals.offered > 0), "{window:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_rises_is_seen_in_the_windows() {
+    let rates = vec![(0.0, 100e3), (0.002, 900e3)];
+    let arrivals = Arrivals { rates, ..Arrivals::at(1.0) };
+    let config = RunConfig {
+        protocols: vec!["silo".into()],
+        windows: 4,
+        window_seconds: 5e-4,
+        arrivals: Some(arrivals),
+        ..on("abyss:4", &[("ycsb.records", "1000")])
+    };
+    let result = run(&config);
+    let offered: Vec<u64> =
+        measured(&result).windows.iter().map(|window| window.arrivals.expect("an open loop").offered).collect();
+    // The areas below the line are 100, 200, 300 and 400.
+    for (offered, area) in offered.iter().zip([100.0f64, 200.0, 300.0, 400.0]) {
+        assert!((*offered as f64 - area).abs() < 4.0 * area.sqrt(), "{offered}: {area}");
+    }
+}
