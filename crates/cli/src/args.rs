@@ -2,8 +2,10 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | `setup` | what runs where: workload, machine, options |
 //! | `measure` | `run` and `compare` |
 //! | `arrivals` | the open loop of these |
+//! | `saturate` | the highest rate of arrivals |
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
@@ -14,6 +16,8 @@ mod bench;
 mod measure;
 mod proof;
 mod results;
+mod saturate;
+mod setup;
 mod values;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -25,6 +29,7 @@ pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
     OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What, WorkloadArgs,
 };
+pub(crate) use saturate::SaturateArgs;
 
 /// Which concurrency-control protocol suits a workload on this machine, and does it keep its
 /// promise?
@@ -47,6 +52,13 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run one protocol on a workload.
     Run(RunArgs),
+    /// Search for the highest rate of arrivals that each protocol keeps up with, within a limit of
+    /// response times.
+    ///
+    /// The search doubles the rate until it fails, and then halves the distance. A rate passes if
+    /// each of three windows keeps the limits and leaves nothing undone. The result is a rate that
+    /// passes and one that fails, with everything that was tried between.
+    Saturate(SaturateArgs),
     /// Compare two results entry by entry: which is faster or slower than before, and by how much,
     /// with intervals.
     ///

@@ -14,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod saturate;
 pub(crate) mod shell;
 pub(crate) mod soak;
 pub(crate) mod sweep;

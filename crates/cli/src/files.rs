@@ -170,6 +170,8 @@ impl RunFolder {
     }
 
     fn named(workload: &str) -> Result<Self, UserError> {
+        // A workload may be a path; the folder has the name of the file.
+        let workload = Path::new(workload).file_stem().map_or("workload".into(), |stem| stem.to_string_lossy());
         let results = Path::new(RESULTS);
         let was_there = results.exists();
         folder(results)?;

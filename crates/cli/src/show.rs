@@ -78,9 +78,8 @@ pub(crate) fn table<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
     Table::new(columns)
 }
 
-/// Returns the command that runs the same configuration again.
-pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
-    let config = &result.config;
+/// Returns the part of a command that says what runs where: workload, machine, protocols, options.
+pub(crate) fn command_of(config: &RunConfig, verb: &str) -> String {
     let mut command = format!("contend {verb} {}", config.workload);
     if config.chip.is_some() {
         command += &format!(" --machine {}", config.machine);
@@ -88,8 +87,19 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     let flag = if verb == "run" { "--protocol" } else { "--protocols" };
     command += &format!(" {flag} {}", config.protocols.join(","));
     command += &format!(" --index {}", config.index.as_deref().unwrap_or("hash"));
-    command += &format!(" --threads {} --seconds {}", config.threads, config.window_seconds);
-    command += &format!(" --windows {} --warmup {} --seed {}", config.windows, config.warmup_seconds, config.seed);
+    command += &format!(" --threads {} --seed {}", config.threads, config.seed);
+    for (name, value) in &config.settings {
+        command += &format!(" --set {name}={value}");
+    }
+    command
+}
+
+/// Returns the command that runs the same configuration again.
+pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
+    let config = &result.config;
+    let mut command = command_of(config, verb);
+    command += &format!(" --seconds {} --windows {}", config.window_seconds, config.windows);
+    command += &format!(" --warmup {}", config.warmup_seconds);
     command += &flags(config);
     if let Some(precision) = config.precision {
         command += &format!(" --precision {}%", (precision * 1e6).round() / 1e4);
@@ -107,9 +117,6 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
     }
     if config.breakdown {
         command += " --breakdown";
-    }
-    for (name, value) in &config.settings {
-        command += &format!(" --set {name}={value}");
     }
     command
 }

@@ -46,12 +46,12 @@ pub struct Outcome {
 }
 
 /// One entry of the comparison, from its verification to its result.
-struct Entry {
-    session: Option<Box<dyn Session>>,
-    protocol: String,
+pub(crate) struct Entry {
+    pub(crate) session: Option<Box<dyn Session>>,
+    pub(crate) protocol: String,
     isolation: Isolation,
-    workers: usize,
-    verification: Option<Verification>,
+    pub(crate) workers: usize,
+    pub(crate) verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
     /// The windows so far, and the sum of their tallies. A tally for each window would take too
@@ -61,7 +61,7 @@ struct Entry {
     /// Bytes written to the log in all windows, if there is a log.
     log_bytes: Option<u64>,
     simulation: Option<Simulation>,
-    check: Option<Check>,
+    pub(crate) check: Option<Check>,
 }
 
 /// Verifies, loads, measures and checks all entries of a plan.
@@ -247,7 +247,7 @@ fn run_part(
         entry.settle()?;
     }
     let recorded = if purpose == RunPurpose::Record { entries[0].judge_history() } else { None };
-    for entry in &mut entries {
+    for entry in entries.iter_mut().filter(|entry| !entry.windows.is_empty()) {
         entry.check(observer);
     }
     if entries.iter().all(|entry| entry.windows.is_empty() && !entry.refused()) {
@@ -376,7 +376,8 @@ fn span(
 }
 
 impl Entry {
-    fn new(
+    /// Returns an entry whose tables are not loaded yet.
+    pub(crate) fn new(
         plan: &RunPlan,
         protocol: &ProtocolPlan,
         purpose: RunPurpose,
@@ -400,12 +401,13 @@ impl Entry {
     }
 
     /// Returns whether a check has failed, so that the entry gets no figures.
-    fn refused(&self) -> bool {
+    pub(crate) fn refused(&self) -> bool {
         self.verification.as_ref().is_some_and(|verification| !verification.passed)
             || self.check.as_ref().is_some_and(|check| !check.passed)
     }
 
-    fn load(&mut self, stop: &Stop, observer: &dyn Observer) -> Result<(), RunError> {
+    /// Loads the tables, unless a check has failed.
+    pub(crate) fn load(&mut self, stop: &Stop, observer: &dyn Observer) -> Result<(), RunError> {
         if self.refused() || stop.is_requested() {
             return Ok(());
         }
@@ -456,14 +458,12 @@ impl Entry {
     }
 
     /// Ends the running transactions.
-    fn settle(&mut self) -> Result<(), RunError> {
+    pub(crate) fn settle(&mut self) -> Result<(), RunError> {
         self.session.as_mut().map_or(Ok(()), |session| session.settle())
     }
 
-    fn check(&mut self, observer: &dyn Observer) {
-        if self.windows.is_empty() {
-            return;
-        }
+    /// Runs the workload's own check.
+    pub(crate) fn check(&mut self, observer: &dyn Observer) {
         let Some(session) = &self.session else { return };
         observer.begin(&format!("checking the rows of {}", self.protocol), 1);
         self.check = Some(match session.check() {

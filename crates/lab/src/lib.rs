@@ -18,6 +18,7 @@ pub mod open_loop;
 pub mod paired;
 pub mod report;
 pub mod result;
+pub mod saturate;
 pub mod tables;
 
 pub use compare::{Outcome, compare, record};

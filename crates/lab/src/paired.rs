@@ -24,7 +24,6 @@
 //!
 //! **Many looks.** The rounds end early once the question is answered. All looks at the data before
 //! the last share a fifth of the error; each has an equal part of it.
-//! last has its own small part of the error, a fifth of it altogether.
 
 use serde::{Deserialize, Serialize};
 

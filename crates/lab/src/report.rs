@@ -6,11 +6,13 @@
 //! | `page` | the frame: styles, tables, figures with their tables |
 //! | `picture` | charts of rows, and of lines over two axes |
 //! | `charts` | the charts of a result |
+//! | `saturation` | the page of a search for the highest rate |
 
 mod charts;
 mod cycle;
 mod page;
 mod picture;
+mod saturation;
 
 use std::fmt::Write;
 
@@ -21,6 +23,7 @@ pub(crate) use charts::{table_of_times, times_of};
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
+pub use saturation::html as saturation_html;
 
 /// Returns the whole page. `command` repeats the run.
 pub fn html(result: &ResultFile, command: &str) -> String {

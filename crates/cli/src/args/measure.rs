@@ -7,28 +7,18 @@ use contend_runner::RunConfig;
 use contend_runner::config::{ALL, WINDOWS_PRECISE};
 
 use super::arrivals::ArrivalArgs;
-use super::values::{add_settings, names, precision, whole};
+use super::setup::SetupArgs;
+use super::values::{names, precision, whole};
 use crate::UserError;
 use crate::files::read_result;
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureArgs {
-    /// A workload or preset, see `contend list workloads`, or the path of a workload file [default:
-    /// ycsb-a]
-    pub(crate) workload: Option<String>,
-    /// The machine: native, or a simulated chip, CHIP or CHIP:CORES, see `contend list machines`;
-    /// on a chip all times are simulated time [default: native]
-    #[arg(long, value_name = "MACHINE")]
-    machine: Option<String>,
-    /// Worker threads, 1 to 1000 [default: the cores of the machine]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    setup: SetupArgs,
     /// Length of a measuring window, in seconds [default: 0.1; simulated: 0.0001]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Committed transactions of the run that proves a protocol right [default: 20000]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    verify_transactions: Option<u64>,
     /// The most measuring windows of each protocol; a comparison ends earlier once every entry is
     /// told apart from the first, or as precise as --precision asks [default: 40; with --precision
     /// 400; simulated: 20]
@@ -40,13 +30,6 @@ pub(crate) struct MeasureArgs {
     warmup: Option<f64>,
     #[command(flatten)]
     pub(crate) open_loop: ArrivalArgs,
-    /// The index: hash (points) or ordered (points and ranges) [default: hash, unless the workload
-    /// scans]
-    #[arg(long, value_name = "INDEX")]
-    index: Option<String>,
-    /// Set an option, see `contend list options`; may be repeated
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    settings: Vec<String>,
     /// Show where the time went: sampled from the threads; on a simulated chip it is exact, and
     /// always shown
     #[arg(long)]
@@ -55,9 +38,6 @@ pub(crate) struct MeasureArgs {
     /// its transactions touch; loads the tables of each once more, to count the lines
     #[arg(long)]
     limit: bool,
-    /// Seed of all random choices [default: 42]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    seed: Option<u64>,
     /// Run the configuration of a result file again; other flags override it
     #[arg(long, value_name = "RESULT.json")]
     from: Option<PathBuf>,
@@ -127,25 +107,13 @@ impl MeasureArgs {
                 read_result(path).map_err(|error| UserError::refused(format!("--from {}", error.message)))?.config
             }
         };
-        if let Some(workload) = &self.workload {
-            config.workload.clone_from(workload);
-            // A recorded index was settled for the recorded workload.
-            config.index = None;
-        }
-        if let Some(machine) = &self.machine {
-            config = config.on(machine)?;
-        }
-        config.threads = self.threads.unwrap_or(config.threads);
+        self.setup.apply(&mut config)?;
         config.breakdown |= self.breakdown;
         config.memory_limit |= self.limit;
         config.window_seconds = self.seconds.unwrap_or(config.window_seconds);
         config.windows = self.windows.unwrap_or(config.windows);
-        config.verify_transactions = self.verify_transactions.unwrap_or(config.verify_transactions);
         config.warmup_seconds = self.warmup.unwrap_or(config.warmup_seconds);
         self.open_loop.apply(&mut config, self.windows, self.seconds.is_some())?;
-        config.index = self.index.clone().or(config.index);
-        config.seed = self.seed.unwrap_or(config.seed);
-        add_settings(&mut config, &self.settings)?;
         Ok(config)
     }
 }

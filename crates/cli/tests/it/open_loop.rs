@@ -123,3 +123,23 @@ fn flags_of_an_open_loop_are_checked() {
     let precise = ["compare", "ycsb-c", "--protocols", "silo,mvto", "--rate", "1k", "--precision", "3%"];
     refuses(&precise, &["--precision without --rate"]);
 }
+
+#[test]
+fn the_highest_rate_is_searched_and_its_limits_are_checked() {
+    let folder = TempDir::new().expect("a folder");
+    let search = ["saturate", "ycsb-c", "--machine", "abyss:2", "--set", "ycsb.records=1000", "--transactions", "1000"];
+    let shown = good(&folder, &[&search[..], &["--p99", "20us", "--out", "s", "--json", "s.json"]].concat());
+    assert!(shown.contains("passes  p99") && shown.contains("silo keeps p99 of at most 20.0 µs"), "{shown}");
+    let page = std::fs::read_to_string(folder.path().join("s/saturation.html")).expect("a page");
+    assert!(page.contains("contend saturate ycsb-c --machine abyss:2 --protocols silo"), "the page has its command");
+    for (flag, value, part) in [
+        ("--p99", "0", "valid: above 0"),
+        ("--p99", "soon", "'soon' is no limit"),
+        ("--precision", "0%", "valid: 1% to 100%"),
+        ("--transactions", "5", "valid: 1000 to"),
+        ("--arrivals", "x", "valid: poisson, constant"),
+        ("--protocols", "nope", "unknown protocol 'nope'"),
+    ] {
+        refuses(&["saturate", "ycsb-c", flag, value], &[part]);
+    }
+}

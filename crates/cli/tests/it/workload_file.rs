@@ -39,6 +39,17 @@ fn a_result_repeats_without_the_file() {
 }
 
 #[test]
+fn a_comparison_of_a_file_has_a_folder_of_its_name() {
+    let folder = TempDir::new().expect("a folder");
+    std::fs::create_dir(folder.path().join("sub")).expect("a folder");
+    std::fs::copy(SHOP, folder.path().join("sub/mine.toml")).expect("a copy");
+    let compare = ["compare", "sub/mine.toml", "--protocols", "silo", "--no-verify", "--seconds", "0.01"];
+    let shown = good(&folder, &[&compare[..], &SMALL].concat());
+    assert!(shown.contains("-mine/report.html"), "{shown}");
+    assert!(folder.path().join("contend-results/latest/results.json").exists());
+}
+
+#[test]
 fn files_run_on_chips_in_explorations_and_in_crash_tests() {
     let folder = TempDir::new().expect("a folder");
     let on_chip = [&["run", SHOP, "--protocol", "silo", "--machine", "abyss:4", "--verify"][..], &SMALL].concat();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contend_lab::result::{Measured, OpenLoop};
+use contend_lab::saturate::{Goal, saturate};
 use contend_lab::{ResultFile, compare, report};
 use contend_runner::arrivals::ArrivalProcess;
 use contend_runner::{Arrivals, RunConfig, Silent, Stop};
@@ -141,4 +142,51 @@ fn a_rate_that_rises_is_seen_in_the_windows() {
     for (offered, area) in offered.iter().zip([100.0f64, 200.0, 300.0, 400.0]) {
         assert!((*offered as f64 - area).abs() < 4.0 * area.sqrt(), "{offered}: {area}");
     }
+}
+
+#[test]
+fn the_search_for_the_highest_rate_is_exact_on_a_chip() {
+    let config = RunConfig {
+        protocols: ["silo", "none"].map(String::from).to_vec(),
+        window_seconds: 1e-4,
+        warmup_seconds: 1e-4,
+        ..on("abyss:4", &[("ycsb.records", "1000")])
+    };
+    let plan = config.resolve().expect("valid input");
+    let goal = |p99_ns| Goal {
+        p99_ns: Some(p99_ns),
+        p999_ns: None,
+        precision: 0.05,
+        transactions: 1000,
+        process: ArrivalProcess::Poisson,
+    };
+    let search = |p99_ns| saturate(&plan, &goal(p99_ns), &Stop::default(), &Silent).expect("a result");
+    let first = search(30_000);
+    assert_eq!(first.protocols, search(30_000).protocols, "a simulation repeats to the digit");
+    for found in &first.protocols {
+        let (passes, fails) = (found.passes.expect("a rate"), found.fails.expect("a rate"));
+        assert!(passes < fails && fails / passes <= 1.051, "{passes} {fails}");
+        assert!(found.p99_there().is_some_and(|ns| ns <= 30_000), "{found:?}");
+        assert!(passes < found.closed_tps * 1.1 && passes > found.closed_tps * 0.1, "{found:?}");
+        // A rate passes by all of its windows, and fails by its last one.
+        for probe in &found.probes {
+            assert!(if probe.passed { probe.windows.len() == 3 } else { !probe.why.is_empty() }, "{probe:?}");
+        }
+    }
+    // Without concurrency control more is possible. Its entry is not named as the best.
+    assert_eq!(first.protocols[0].protocol, "none");
+    assert!(first.finding.starts_with("silo keeps p99 of at most 30.0 µs at "), "{}", first.finding);
+    // A tighter limit has a lower rate, and one below the service time has none.
+    let tight = search(8_000);
+    let rate = |file: &contend_lab::saturate::SaturationFile, name: &str| {
+        file.protocols.iter().find(|found| found.protocol == name).and_then(|found| found.passes)
+    };
+    assert!(rate(&tight, "silo") < rate(&first, "silo"), "{:?}", tight.finding);
+    let none = search(100);
+    assert!(rate(&none, "silo").is_none() && none.finding.starts_with("Nothing keeps p99"), "{}", none.finding);
+    let page = report::saturation_html(&first, "contend saturate ycsb-c");
+    assert!(page.contains("Response times by rate") && page.contains("fails: p99 is"), "the page has its chart");
+    let again: contend_lab::saturate::SaturationFile =
+        serde_json::from_str(&serde_json::to_string(&first).expect("JSON")).expect("reads what it writes");
+    assert_eq!(again, first);
 }
