@@ -5,12 +5,14 @@
 //! | `setup` | what runs where: workload, machine, options |
 //! | `measure` | `run` and `compare` |
 //! | `arrivals` | the open loop of these |
+//! | `advise` | the tournament of all protocols |
 //! | `saturate` | the highest rate of arrivals |
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
 //! | `values` | the values that flags take |
 
+mod advise;
 pub(crate) mod arrivals;
 mod bench;
 mod measure;
@@ -22,6 +24,7 @@ mod values;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{Bench, BenchArgs, LimitArgs, MicroArgs};
 pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
 pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
@@ -52,6 +55,13 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Run one protocol on a workload.
     Run(RunArgs),
+    /// Advise: which protocol, with which options, suits a workload on this machine?
+    ///
+    /// Every protocol that runs the workload and keeps the level is a candidate, also with the
+    /// methods that the transactions can use. Rungs of short rounds leave a few, which are proved
+    /// right; the final measures these, and the options of the first, until the budget ends. The
+    /// advice names the evidence, and says "any of these" where nothing is told apart.
+    Advise(AdviseArgs),
     /// Search for the highest rate of arrivals that each protocol keeps up with, within a limit of
     /// response times.
     ///

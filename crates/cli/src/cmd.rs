@@ -1,5 +1,6 @@
 //! The verbs, one file each, and what they share: where results go, and how a command ends.
 
+pub(crate) mod advise;
 pub(crate) mod analyse;
 pub(crate) mod bench;
 pub(crate) mod check;

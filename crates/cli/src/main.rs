@@ -106,6 +106,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
+        Command::Advise(args) => cmd::advise::run(&args),
         Command::Saturate(args) => cmd::saturate::run(&args),
         Command::Diff(args) => cmd::diff::run(&args),
         Command::Report(args) => cmd::report::run(&args),

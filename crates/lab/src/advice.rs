@@ -208,8 +208,7 @@ fn to_try(result: &ResultFile, first: &ProtocolResult, measured: &Measured) -> O
             // The suggestion is a choice other than the default. An option that was set already is
             // left out.
             let is_default = first.options.get(spec.name).is_none_or(|value| value == &spec.default);
-            let other = spec.range.split(", ").filter(|value| **value != *spec.default).last();
-            if let Some(other) = other.filter(|_| is_default && !spec.range.contains("number")) {
+            if let Some(other) = spec.other_choices().last().filter(|_| is_default) {
                 settings.push(format!("{}={other}", spec.name));
             }
         }

@@ -56,7 +56,7 @@ pub(crate) struct Entry {
     loaded_bytes: u64,
     /// The windows so far, and the sum of their tallies. A tally for each window would take too
     /// much memory: there may be thousands.
-    windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     total: Tally,
     /// Bytes written to the log in all windows, if there is a log.
     log_bytes: Option<u64>,
@@ -192,7 +192,7 @@ fn judged(entries: &[&ProtocolResult], rates: &[Vec<f64>], error: f64) -> Judged
 
 /// Returns the rates of each entry in the rounds in which all entries had a window. A window
 /// without a commit counts as half a commit, because it is only known to have had less than one.
-fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
+pub(crate) fn rates_by_round(entries: &[&[Window]]) -> Vec<Vec<f64>> {
     let mut by_round: Vec<BTreeMap<usize, f64>> = Vec::new();
     for windows in entries {
         let rate = |window: &Window| (window.commits as f64).max(0.5) / window.seconds;
@@ -422,7 +422,7 @@ impl Entry {
     }
 
     /// Adds a window.
-    fn keep(&mut self, round: usize, count: &IntervalResult) {
+    pub(crate) fn keep(&mut self, round: usize, count: &IntervalResult) {
         let (commits, aborts) = (count.tally.commits(), count.tally.conflicts());
         let times = count.tally.all().latencies;
         self.windows.push(Window {
@@ -447,6 +447,12 @@ impl Entry {
             all.host_seconds += window.host_seconds;
             all.trace_hash = window.trace_hash;
         }
+    }
+
+    /// Forgets all windows, as if none had been measured.
+    pub(crate) fn forget_windows(&mut self) {
+        self.windows.clear();
+        (self.total, self.log_bytes) = (Tally::default(), None);
     }
 
     /// Reports the last window.
@@ -501,7 +507,8 @@ impl Entry {
         }
     }
 
-    fn measured(&self, plan: &RunPlan, was_recorded: bool) -> Option<Measured> {
+    /// Returns the figures of the windows; `None` if there is no window.
+    pub(crate) fn measured(&self, plan: &RunPlan, was_recorded: bool) -> Option<Measured> {
         let session = self.session.as_ref()?;
         let windows = &self.windows;
         let throughput_tps = Spread::of(windows.iter().map(|window| window.throughput_tps))?;

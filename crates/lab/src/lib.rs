@@ -8,6 +8,7 @@
 //! This crate must not know of arguments, terminals or exit codes.
 
 pub mod advice;
+pub mod advise;
 pub mod compare;
 pub mod diff;
 mod environment;
@@ -18,6 +19,7 @@ pub mod open_loop;
 pub mod paired;
 pub mod report;
 pub mod result;
+pub mod samples;
 pub mod saturate;
 pub mod tables;
 

@@ -6,8 +6,10 @@
 //! | `page` | the frame: styles, tables, figures with their tables |
 //! | `picture` | charts of rows, and of lines over two axes |
 //! | `charts` | the charts of a result |
+//! | `advice` | the page of an advice |
 //! | `saturation` | the page of a search for the highest rate |
 
+mod advice;
 mod charts;
 mod cycle;
 mod page;
@@ -19,6 +21,7 @@ use std::fmt::Write;
 use crate::paired::show_share;
 use crate::result::{ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, measured};
+pub use advice::html as advice_html;
 pub(crate) use charts::{table_of_times, times_of};
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub(crate) use page::{Column, Table, document, escape, figure, prose};

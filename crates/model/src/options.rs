@@ -16,6 +16,15 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
+impl OptionSpec {
+    /// Returns the valid values besides the default, if they are a few choices. Returns nothing for
+    /// a number.
+    pub fn other_choices(&self) -> impl Iterator<Item = &str> {
+        let is_choice = !self.range.contains("number") && !self.range.contains("fraction");
+        self.range.split(", ").filter(move |value| is_choice && **value != *self.default)
+    }
+}
+
 /// The reason why an option could not be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionError {

@@ -34,6 +34,11 @@ pub(crate) struct SetupArgs {
 }
 
 impl SetupArgs {
+    /// Returns the number of threads, if it was given.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
     /// Puts the flags into a configuration.
     ///
     /// # Errors

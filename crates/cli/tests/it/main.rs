@@ -1,5 +1,6 @@
 //! Tests of the binary from outside: arguments in, output and exit status out.
 
+mod advise;
 mod analyse;
 mod common;
 mod determinism;

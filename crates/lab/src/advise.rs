@@ -1,0 +1,342 @@
+//! The advisor: which protocol, with which options, suits a workload on this machine?
+//!
+//! It is a tournament by successive halving (K. Jamieson, A. Talwalkar: "Non-stochastic best arm
+//! identification and hyperparameter optimization", AISTATS 2016) over rounds in which each
+//! candidate has a window, so that the machine's drift is common to all.
+//!
+//! | rung | candidates | proof | rounds |
+//! | --- | --- | --- | --- |
+//! | 0 | each protocol that runs the workload and keeps the level, plain and with the methods that its accesses allow | 2,000 transactions | 3 of 20 ms |
+//! | 1 | the best third, and those that are near it | | 3 of 60 ms |
+//! | final | four, and the options of the first, one at a time | the whole verification | until the budget ends |
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `candidates` | the protocols and options that are tried |
+//! | `tournament` | the rounds, and the choice of those that stay |
+//! | `words` | the advice in sentences |
+
+mod candidates;
+mod tournament;
+mod words;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use contend_engine::Isolation;
+use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
+use serde::{Deserialize, Serialize};
+
+use crate::compare::compare;
+use crate::paired::{self, Ratio};
+use crate::result::{Environment, Measured};
+use crate::saturate::{Goal, Saturation, saturate};
+use candidates::Features;
+use tournament::{Left, Tournament};
+
+/// The version of the file.
+pub const ADVICE_VERSION: u32 = 1;
+/// The shortest budget, in seconds.
+pub const BUDGET_MIN: f64 = 5.0;
+/// The longest budget, in seconds.
+pub const BUDGET_MAX: f64 = 86_400.0;
+
+/// The transactions of the proof before the first rung.
+const FIRST_PROOF: u64 = 2_000;
+/// The rounds of the first two rungs, and the lengths of their windows in seconds.
+const ROUNDS: usize = 3;
+const FIRST_WINDOW: f64 = 0.02;
+const SECOND_WINDOW: f64 = 0.06;
+/// The most candidates that stay after the second rung, and the most of different protocols and
+/// methods in the final.
+const SECOND_MOST: usize = 6;
+const FINALISTS: usize = 4;
+/// The lengths of a window in the final, in seconds.
+const FINAL_WINDOW: (f64, f64) = (0.02, 0.5);
+/// The rounds of the final beyond those that can just tell two entries apart.
+const FURTHER_ROUNDS: usize = 3;
+/// The entries that are tried on simulated cores.
+const ON_CHIP: usize = 3;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The time for all rungs on this machine, in seconds.
+    pub budget_seconds: f64,
+    /// The weakest isolation level that is enough: `snapshot` or `serializable`.
+    pub isolation: String,
+    /// Whether commits have to be durable.
+    pub durable: bool,
+    /// The limit of the 99th percentile of response times, in nanoseconds. With it the finalists
+    /// are ranked by the highest rate that keeps it.
+    pub p99_ns: Option<u64>,
+    /// The simulated chip on which the best are tried.
+    pub chip: String,
+    /// The numbers of its cores; none: no chip.
+    pub cores: Vec<usize>,
+}
+
+/// A candidate, and where it left the tournament.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The protocol with its options.
+    pub entry: String,
+    /// The rung in which it left, or the final: `proof`, `0`, `1`, `final`.
+    pub left: String,
+    /// The reason, in words. Empty for those of the final.
+    pub why: String,
+    /// Its throughput as a part of the best of its last rung.
+    pub of_best: Option<f64>,
+}
+
+/// An entry of the final.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finalist {
+    /// The protocol with its options.
+    pub entry: String,
+    /// Whether it is the first candidate of the rung before with an option changed.
+    pub is_option: bool,
+    /// Its figures.
+    pub measured: Measured,
+    /// The ratio of its throughput to that of the fastest; `None` for that one.
+    pub to_first: Option<Ratio>,
+    /// Whether it is not told apart from the fastest.
+    pub is_best: bool,
+    /// The ratio to the entry whose option it changes.
+    pub to_base: Option<Ratio>,
+}
+
+/// The throughput of an entry on simulated cores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OnCores {
+    /// The number of cores.
+    pub cores: usize,
+    /// The protocol with its options.
+    pub entry: String,
+    /// Committed transactions per simulated second.
+    pub throughput_tps: f64,
+}
+
+/// The columns of a table, as the types of transactions use them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Use {
+    /// The type of transactions.
+    pub kind: String,
+    /// The use: `reads`, `writes`, `updates`, `inserts into`, ...
+    pub how: String,
+    /// The table, with the columns of a group if it has several.
+    pub what: String,
+}
+
+/// The advice, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advice {
+    /// [`ADVICE_VERSION`].
+    pub advice_version: u32,
+    /// Whether it was stopped before its end.
+    pub partial: bool,
+    /// The start, in seconds since 1970.
+    pub started_unix_seconds: u64,
+    /// The time that it took, in seconds.
+    pub elapsed_seconds: f64,
+    /// The configuration: workload, threads, options of all candidates.
+    pub config: RunConfig,
+    /// The machine and the build.
+    pub environment: Environment,
+    /// What was asked.
+    pub question: Question,
+    /// The entry to use.
+    pub entry: Option<String>,
+    /// The advice in one sentence.
+    pub advice: String,
+    /// Reasons, a sentence each.
+    pub reasons: Vec<String>,
+    /// All candidates, in the order in which they left, the last first.
+    pub candidates: Vec<Candidate>,
+    /// The entries of the final, the fastest first.
+    pub finalists: Vec<Finalist>,
+    /// The rounds of the final.
+    pub rounds: usize,
+    /// All windows that were measured.
+    pub windows: usize,
+    /// The finalists' highest rates, if a limit of response times was asked for.
+    pub rates: Vec<Saturation>,
+    /// The best on simulated cores.
+    pub on_cores: Vec<OnCores>,
+    /// The uses of each table by the types of transactions.
+    pub uses: Vec<Use>,
+}
+
+/// Answers the question.
+///
+/// # Errors
+/// No protocol runs the workload and keeps the level, the tables do not fit into memory, or the
+/// run was stopped before anything was known.
+pub fn advise(
+    config: &RunConfig,
+    question: &Question,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Advice, RunError> {
+    let started_unix_seconds =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    let begun = Instant::now();
+    let deadline = begun + Duration::from_secs_f64(question.budget_seconds);
+    let mut config = config.clone();
+    if question.durable {
+        config.settings.insert("log".into(), "epoch".into());
+    }
+    let isolation = Isolation::ALL.into_iter().find(|level| level.name() == question.isolation);
+    let features = Features::of(&config)?;
+    let names = candidates::of(&config, isolation.unwrap_or(Isolation::Serializable), &features)?;
+    let mut tournament = Tournament::new(&config, stop, observer);
+    let ended = tournament.rungs(&names, deadline);
+    match ended {
+        Ok(()) => {}
+        // What was measured until then is still known.
+        Err(RunError::Stopped) if tournament.has_figures() => {}
+        Err(error) => return Err(error),
+    }
+    let (first_plan, environment) = tournament.setting()?;
+    let mut advice = Advice {
+        advice_version: ADVICE_VERSION,
+        partial: false,
+        started_unix_seconds,
+        elapsed_seconds: 0.0,
+        config: first_plan.config.clone(),
+        environment,
+        question: question.clone(),
+        entry: None,
+        advice: String::new(),
+        reasons: Vec::new(),
+        rounds: tournament.rounds_of_final,
+        windows: tournament.windows,
+        candidates: Vec::new(),
+        finalists: Vec::new(),
+        rates: Vec::new(),
+        on_cores: Vec::new(),
+        uses: features.uses.clone(),
+    };
+    // The finalists' tables make room for what follows.
+    (advice.finalists, advice.candidates) = tournament.ended()?;
+    let best: Vec<String> = advice.finalists.iter().filter(|it| !it.is_option).map(|it| it.entry.clone()).collect();
+    if let Some(p99_ns) = question.p99_ns.filter(|_| !stop.is_requested() && !best.is_empty()) {
+        advice.rates = rates(&config, &best, p99_ns, stop, observer)?;
+    }
+    advice.on_cores = on_cores(&config, question, &advice.finalists, stop, observer)?;
+    advice.partial = stop.is_requested();
+    advice.elapsed_seconds = begun.elapsed().as_secs_f64();
+    words::conclude(&mut advice, &features);
+    Ok(advice)
+}
+
+impl Tournament<'_> {
+    /// Runs all rungs.
+    fn rungs(&mut self, names: &[String], deadline: Instant) -> Result<(), RunError> {
+        for name in names {
+            self.enter(name, FIRST_PROOF)?;
+        }
+        self.refuse_if_empty()?;
+        self.rounds(ROUNDS, FIRST_WINDOW)?;
+        self.leave("0", (self.len().div_ceil(3)).max(FINALISTS), true);
+        self.rounds(ROUNDS, SECOND_WINDOW)?;
+        self.leave("1", SECOND_MOST, false);
+        self.prove_all()?;
+        self.refuse_if_empty()?;
+        self.leave("1", FINALISTS, false);
+        let base = self.best();
+        for option in candidates::options_of(&self.plan_of(&base)?, &base) {
+            self.enter_option(&base, &option)?;
+        }
+        // Enough rounds to tell any two of them apart, and more while there is time.
+        let pairs = paired::pairs(self.len()).max(1);
+        let least = paired::rounds_min(paired::ERROR / pairs as f64) + FURTHER_ROUNDS;
+        let left = deadline.saturating_duration_since(Instant::now()).as_secs_f64();
+        let window = (left / (least * self.len()) as f64 / 1.2).clamp(FINAL_WINDOW.0, FINAL_WINDOW.1);
+        self.begin_final();
+        while self.rounds_of_final < least || Instant::now() < deadline {
+            self.rounds(1, window)?;
+            self.rounds_of_final += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the highest rates of these entries that keep a limit of the 99th percentile.
+fn rates(
+    config: &RunConfig,
+    entries: &[String],
+    p99_ns: u64,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Vec<Saturation>, RunError> {
+    let config = RunConfig { protocols: entries.to_vec(), verify: false, ..config.clone() };
+    let goal =
+        Goal { p99_ns: Some(p99_ns), p999_ns: None, precision: 0.1, transactions: 10_000, process: Default::default() };
+    match saturate(&config.resolve()?, &goal, stop, observer) {
+        Ok(file) => Ok(file.protocols),
+        Err(RunError::Stopped) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Measures the best entries on each number of simulated cores.
+fn on_cores(
+    config: &RunConfig,
+    question: &Question,
+    finalists: &[Finalist],
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Vec<OnCores>, RunError> {
+    let entries: Vec<String> = finalists.iter().take(ON_CHIP).map(|it| it.entry.clone()).collect();
+    let mut all = Vec::new();
+    for &cores in &question.cores {
+        if stop.is_requested() || entries.is_empty() {
+            break;
+        }
+        let mut here = config.clone().on(&format!("{}:{cores}", question.chip))?;
+        (here.protocols, here.verify, here.windows) = (entries.clone(), false, 2);
+        match compare(&here.resolve()?, stop, observer) {
+            Ok(result) => all.extend(result.protocols.into_iter().filter_map(|entry| {
+                let throughput_tps = entry.measured?.throughput_tps.median;
+                Some(OnCores { cores, entry: entry.protocol, throughput_tps })
+            })),
+            Err(RunError::Stopped) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the plan of one entry.
+fn plan_of(config: &RunConfig, entry: &str) -> Result<RunPlan, RunError> {
+    RunConfig { protocols: vec![entry.into()], ..config.clone() }.resolve()
+}
+
+impl Advice {
+    /// Describes the tournament behind the advice.
+    pub fn basis(&self) -> String {
+        format!(
+            "advice for {} on {} cores ({}): {} candidates, {} in the final with {} rounds, {} windows, {:.0} s",
+            self.config.workload,
+            self.environment.cores,
+            self.environment.cpu_model,
+            self.candidates.len(),
+            self.finalists.len(),
+            self.rounds,
+            self.windows,
+            self.elapsed_seconds
+        )
+    }
+}
+
+impl Candidate {
+    fn new(entry: &str, left: &str, why: String, of_best: Option<f64>) -> Candidate {
+        Candidate { entry: entry.into(), left: left.into(), why, of_best }
+    }
+}
+
+impl From<Left> for Candidate {
+    fn from(left: Left) -> Candidate {
+        Candidate::new(&left.entry, left.rung, left.why, left.of_best)
+    }
+}

@@ -1,0 +1,320 @@
+//! The rounds of the candidates, and the choice of those that stay.
+
+use std::time::Duration;
+
+use contend_runner::session::{Interval, RunPurpose};
+use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
+
+use super::{Candidate, Finalist, plan_of};
+use crate::compare::{Entry, rates_by_round};
+use crate::environment;
+use crate::paired::{self, Ratio};
+use crate::result::Environment;
+use contend_proof::verify::verify;
+
+/// The time that a candidate runs before its first window, in seconds, and the part of a window
+/// that it runs before each.
+const WARMUP: f64 = 0.02;
+const WARMUP_AGAIN: f64 = 0.2;
+/// A candidate that is within this part of those that stay, in the middle of its rounds, stays too.
+const NEAR: f64 = 0.9;
+
+/// A candidate that is measured.
+struct Contestant {
+    name: String,
+    plan: RunPlan,
+    entry: Entry,
+    /// The contestant whose option it changes.
+    base: Option<String>,
+    /// Whether the whole verification has passed.
+    is_proved: bool,
+}
+
+/// A candidate that is not measured any more.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Left {
+    pub(super) entry: String,
+    pub(super) rung: &'static str,
+    pub(super) why: String,
+    pub(super) of_best: Option<f64>,
+}
+
+/// The candidates of all rungs; see [`crate::advise`].
+pub(super) struct Tournament<'a> {
+    config: &'a RunConfig,
+    stop: &'a Stop,
+    observer: &'a dyn Observer,
+    contestants: Vec<Contestant>,
+    left: Vec<Left>,
+    /// Rounds so far, of all rungs.
+    round: usize,
+    /// Windows so far.
+    pub(super) windows: usize,
+    /// Rounds of the final so far.
+    pub(super) rounds_of_final: usize,
+}
+
+impl<'a> Tournament<'a> {
+    pub(super) fn new(config: &'a RunConfig, stop: &'a Stop, observer: &'a dyn Observer) -> Self {
+        let (contestants, left) = (Vec::new(), Vec::new());
+        Tournament { config, stop, observer, contestants, left, round: 0, windows: 0, rounds_of_final: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.contestants.len()
+    }
+
+    /// Whether each contestant has a window.
+    pub(super) fn has_figures(&self) -> bool {
+        !self.contestants.is_empty() && self.contestants.iter().all(|one| !one.entry.windows.is_empty())
+    }
+
+    /// Proves, loads and warms up a candidate. One that breaks its promise leaves at once.
+    pub(super) fn enter(&mut self, name: &str, proof: u64) -> Result<(), RunError> {
+        let mut plan = plan_of(self.config, name)?;
+        plan.config.verify_transactions = proof.min(self.config.verify_transactions);
+        if self.config.verify && !self.proves(&plan, name)? {
+            return Ok(());
+        }
+        let mut entry = Entry::new(&plan, &plan.protocols[0], RunPurpose::Measure, None)?;
+        plan.check_memory(false)?;
+        entry.load(self.stop, self.observer)?;
+        let is_proved = proof >= self.config.verify_transactions;
+        self.contestants.push(Contestant { name: name.into(), plan, entry, base: None, is_proved });
+        let last = self.contestants.len() - 1;
+        self.span(last, WARMUP, false)
+    }
+
+    /// Enters a candidate that differs from another one in an option.
+    pub(super) fn enter_option(&mut self, base: &str, name: &str) -> Result<(), RunError> {
+        if self.contestants.iter().any(|one| one.name == name) {
+            return Ok(());
+        }
+        self.enter(name, super::FIRST_PROOF)?;
+        // It may have left before, as a candidate of its own.
+        self.left.retain(|left| left.entry != name || left.rung == "proof");
+        if let Some(one) = self.contestants.iter_mut().find(|one| one.name == name) {
+            one.base = Some(base.into());
+        }
+        Ok(())
+    }
+
+    /// Runs a verification pass. If it fails, the candidate leaves.
+    fn proves(&mut self, plan: &RunPlan, name: &str) -> Result<bool, RunError> {
+        let verification = verify(plan, &plan.protocols[0], self.stop, self.observer)?;
+        if self.stop.is_requested() {
+            return Err(RunError::Stopped);
+        }
+        let passed = verification.as_ref().is_none_or(|it| it.passed);
+        if !passed {
+            let why = verification.map(|it| it.verdict).unwrap_or_default();
+            self.left.push(Left { entry: name.into(), rung: "proof", why, of_best: None });
+        }
+        Ok(passed)
+    }
+
+    /// Runs the whole verification of each that has not passed it yet.
+    pub(super) fn prove_all(&mut self) -> Result<(), RunError> {
+        if !self.config.verify {
+            return Ok(());
+        }
+        let contestants = std::mem::take(&mut self.contestants);
+        for mut one in contestants {
+            one.plan.config.verify_transactions = self.config.verify_transactions;
+            if one.is_proved || self.proves(&one.plan, &one.name)? {
+                one.is_proved = true;
+                self.contestants.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_if_empty(&self) -> Result<(), RunError> {
+        let Some(first) = self.left.first().filter(|_| self.contestants.is_empty()) else { return Ok(()) };
+        Err(RunError::CheckFailed(format!("no candidate keeps its promise; {}: {}", first.entry, first.why)))
+    }
+
+    /// Runs a contestant for a time, and keeps the window if it is measured.
+    fn span(&mut self, number: usize, seconds: f64, is_measured: bool) -> Result<(), RunError> {
+        let round = self.round;
+        let Contestant { entry, .. } = &mut self.contestants[number];
+        let Some(session) = entry.session.as_mut() else { return Ok(()) };
+        let interval = Interval { length: Duration::from_secs_f64(seconds), transactions_max: None };
+        let count = session.run(interval, self.stop, &|_| ())?;
+        if self.stop.is_requested() {
+            return Err(RunError::Stopped);
+        }
+        if is_measured {
+            entry.keep(round, &count);
+            self.windows += 1;
+        }
+        Ok(())
+    }
+
+    /// Measures rounds, with a window of each contestant in a drawn order.
+    pub(super) fn rounds(&mut self, rounds: usize, seconds: f64) -> Result<(), RunError> {
+        self.observer.begin(&format!("{} candidates", self.len()), (rounds * self.len()) as u64);
+        for _ in 0..rounds {
+            self.round += 1;
+            for turn in paired::turns(self.len(), self.round, self.config.seed) {
+                self.span(turn, seconds * WARMUP_AGAIN, false)?;
+                self.span(turn, seconds, true)?;
+                self.observer.advance(1);
+            }
+        }
+        self.observer.end();
+        Ok(())
+    }
+
+    /// Forgets the windows of the rungs before the final.
+    pub(super) fn begin_final(&mut self) {
+        self.contestants.iter_mut().for_each(|one| one.entry.forget_windows());
+    }
+
+    fn rates(&self) -> Vec<Vec<f64>> {
+        rates_by_round(&self.contestants.iter().map(|one| &one.entry.windows[..]).collect::<Vec<_>>())
+    }
+
+    /// Returns the name of the fastest so far.
+    pub(super) fn best(&self) -> String {
+        self.contestants[order(&self.rates())[0]].name.clone()
+    }
+
+    pub(super) fn plan_of(&self, name: &str) -> Result<RunPlan, RunError> {
+        plan_of(self.config, name)
+    }
+
+    /// Lets all leave but the first `most`; with `is_generous`, those that are near them stay too.
+    /// The windows of those that stay begin anew.
+    pub(super) fn leave(&mut self, rung: &'static str, most: usize, is_generous: bool) {
+        let rates = self.rates();
+        let order = order(&rates);
+        let stays = survivors(&rates, &order, most, is_generous);
+        let best = order.first().map(|best| rates[*best].clone()).unwrap_or_default();
+        let mut left = Vec::new();
+        let mut kept = Vec::new();
+        for (number, one) in std::mem::take(&mut self.contestants).into_iter().enumerate() {
+            if stays.contains(&number) {
+                kept.push(one);
+            } else {
+                let of_best = middle(&rates[number], &best);
+                let why = format!("{:.0} % of the fastest then", of_best.unwrap_or(0.0) * 100.0);
+                left.push(Left { entry: one.name, rung, why, of_best });
+            }
+        }
+        // Those that were nearest come last: the list is shown from its end.
+        left.sort_by(|a, b| a.of_best.unwrap_or(0.0).total_cmp(&b.of_best.unwrap_or(0.0)));
+        self.left.extend(left);
+        if stays.len() < rates.len() {
+            kept.iter_mut().for_each(|one| one.entry.forget_windows());
+        }
+        self.contestants = kept;
+    }
+
+    /// Returns the plan of the first contestant and the environment.
+    pub(super) fn setting(&self) -> Result<(RunPlan, Environment), RunError> {
+        let plan = &self.contestants.first().ok_or(RunError::Stopped)?.plan;
+        let mut plan = plan.clone();
+        plan.config.protocols = self.config.protocols.clone();
+        plan.config.verify_transactions = self.config.verify_transactions;
+        let environment = environment::here(&plan);
+        Ok((plan, environment))
+    }
+
+    /// Ends all transactions, and checks the rows of each. Returns the finalists, the fastest
+    /// first, and all candidates, those that left last first.
+    pub(super) fn ended(mut self) -> Result<(Vec<Finalist>, Vec<Candidate>), RunError> {
+        let contestants = std::mem::take(&mut self.contestants);
+        for mut one in contestants {
+            one.entry.settle()?;
+            one.entry.check(self.observer);
+            match one.entry.check.as_ref().filter(|check| !check.passed) {
+                Some(check) => {
+                    let why = format!("the workload's check failed: {}", check.text);
+                    self.left.push(Left { entry: one.name, rung: "final", why, of_best: None });
+                }
+                None => self.contestants.push(one),
+            }
+        }
+        let rates = self.rates();
+        let judged = paired::judge(
+            &rates,
+            &vec![true; rates.len()],
+            None,
+            paired::ERROR / paired::pairs(rates.len()).max(1) as f64,
+        );
+        let finalist = |number: &usize| {
+            let one = &self.contestants[*number];
+            let base = one.base.as_ref().and_then(|base| self.contestants.iter().position(|other| other.name == *base));
+            let error = paired::ERROR / paired::pairs(rates.len()).max(1) as f64;
+            Some(Finalist {
+                entry: one.name.clone(),
+                is_option: one.base.is_some(),
+                measured: one.entry.measured(&one.plan, false)?,
+                to_first: judged.to_first[*number],
+                is_best: judged.groups[*number] == Some(1),
+                to_base: base.and_then(|base| Ratio::of(&rates[*number], &rates[base], error)),
+            })
+        };
+        let mut finalists: Vec<Finalist> = judged.order.iter().filter_map(finalist).collect();
+        // The fastest is the one with which the others are compared.
+        finalists.sort_by_key(|it| it.to_first.is_some());
+        let mut candidates: Vec<Candidate> = finalists
+            .iter()
+            .map(|it| Candidate::new(&it.entry, "final", String::new(), it.to_first.map(|ratio| ratio.ratio)))
+            .collect();
+        candidates.extend(self.left.into_iter().rev().map(Candidate::from));
+        Ok((finalists, candidates))
+    }
+}
+
+/// Returns the entries by the median of their shares of each round, the fastest first.
+fn order(rates: &[Vec<f64>]) -> Vec<usize> {
+    paired::judge(rates, &vec![true; rates.len()], None, 1.0).order
+}
+
+/// Returns the median of the ratios of one entry's rates to another's.
+fn middle(rates: &[f64], others: &[f64]) -> Option<f64> {
+    let mut ratios: Vec<f64> = rates.iter().zip(others).map(|(rate, other)| rate / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied()
+}
+
+/// Returns those that stay: the first `most` in this order, and with `is_generous` each that was as
+/// fast as the last of these in a round, or is near it.
+fn survivors(rates: &[Vec<f64>], order: &[usize], most: usize, is_generous: bool) -> Vec<usize> {
+    let (kept, others) = order.split_at(most.min(order.len()));
+    let Some(last) = kept.last().map(|last| &rates[*last]) else { return Vec::new() };
+    let is_near = |other: &&usize| {
+        let rates = &rates[**other];
+        let ties = rates.iter().zip(last).any(|(rate, last)| rate >= last);
+        ties || middle(rates, last).is_some_and(|ratio| ratio >= NEAR)
+    };
+    kept.iter().chain(others.iter().filter(|other| is_generous && is_near(other))).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_stay_and_with_them_those_that_are_near() {
+        let rates = vec![
+            vec![1.0, 1.1, 1.0],
+            vec![2.0, 2.1, 2.0],
+            vec![0.95, 1.0, 0.97],
+            vec![0.5, 0.5, 1.2],
+            vec![0.5, 0.5, 0.5],
+        ];
+        let order = order(&rates);
+        assert_eq!((order[0], order[1], order[4]), (1, 0, 4));
+        assert_eq!(survivors(&rates, &order, 2, false), [1, 0]);
+        let mut generous = survivors(&rates, &order, 2, true);
+        generous.sort_unstable();
+        assert_eq!(generous, [0, 1, 2, 3], "one is near, and one was as fast once");
+        assert_eq!(survivors(&rates, &order, 9, false).len(), 5);
+        assert!(survivors(&[], &[], 3, true).is_empty());
+        assert_eq!(middle(&[1.0, 2.0, 3.0], &[2.0, 2.0, 2.0]), Some(1.0));
+        assert_eq!(middle(&[], &[]), None);
+    }
+}
