@@ -13,6 +13,8 @@ use crate::translate::ColumnAt;
 
 /// The most rows of a table with a key of several columns.
 const ROWS_MAX: u64 = 10_000_000;
+/// The rows of such a table, if its keys allow more.
+const SPARSE_ROWS: u64 = 1_000_000;
 /// The size of a domain that the trace says nothing of.
 const UNKNOWN_KEYS: u64 = 10_000;
 /// How many times larger the range of numbers may be than the keys that were seen.
@@ -34,6 +36,8 @@ pub(crate) struct Domain {
     constants: HashMap<i64, u64>,
     members: Vec<ColumnAt>,
     values: Vec<i64>,
+    /// The smallest and the largest number, if all keys are numbers.
+    ends: Option<(i64, i64)>,
 }
 
 impl Domain {
@@ -42,6 +46,12 @@ impl Domain {
         let next = self.constants.len() as u64;
         let number = *self.constants.entry(value).or_insert(next);
         number % self.keys.max(1)
+    }
+
+    /// Returns where a number lies between the ends: from 0 to 1.
+    pub(crate) fn place(&self, value: i64) -> Option<f64> {
+        let (least, most) = self.ends.filter(|(least, most)| least < most)?;
+        Some((value as f64 - least as f64) / (most as f64 - least as f64))
     }
 
     fn size(&mut self) {
@@ -54,14 +64,18 @@ impl Domain {
             return;
         };
         let spectrum = Spectrum::of(known.iter().copied());
+        self.ends = (most < INTERNED).then_some((least, most));
         let range = most.wrapping_sub(least) as u64;
         let range = range.saturating_add(1);
         if most < INTERNED && range as f64 <= SPARSE * spectrum.least_keys() {
             self.keys = range;
             self.how = format!("the range of the {} numbers that were seen", spectrum.keys);
         } else {
-            self.keys = spectrum.likely_keys();
-            self.how = format!("the most likely number of keys; {} were seen", spectrum.keys);
+            let likely = spectrum.likely_keys();
+            let is_zipf = spectrum.distance_from_zipf(likely, spectrum.theta(likely)) <= spectrum.tolerance();
+            self.keys = if is_zipf { likely } else { spectrum.least_keys().round() as u64 };
+            let what = if is_zipf { "the most likely" } else { "a lower bound of the" };
+            self.how = format!("{what} number of keys; {} were seen", spectrum.keys);
             if most < INTERNED {
                 self.density = self.keys as f64 / range as f64;
             }
@@ -75,6 +89,8 @@ pub(crate) struct Domains {
     parent: HashMap<ColumnAt, ColumnAt>,
     number: HashMap<ColumnAt, usize>,
     all: Vec<Domain>,
+    /// The parameter and the rows of tables that do not have a row for each key.
+    pub(crate) sparse: BTreeMap<usize, (String, u64)>,
 }
 
 impl Domains {
@@ -159,33 +175,32 @@ impl Domains {
             let is_read = read.contains(&table);
             for &column in &of.key {
                 let domain = self.at(ColumnAt { table, column });
-                if domain.keys == 0 && is_read && of.key.len() > 1 {
-                    domain.keys = UNREAD_KEYS;
-                    domain.how = "assumed: the trace only inserts this column".into();
+                if domain.keys == 0 && is_read {
+                    domain.keys = if of.key.len() > 1 { UNREAD_KEYS } else { UNKNOWN_KEYS };
+                    domain.how = "assumed, since no key is read; --rows sets the rows".into();
                 }
             }
-            if let (Some(&count), [.., last]) = (rows.get(&table), &of.key[..]) {
-                let others: u64 = of.key[..of.key.len() - 1]
-                    .iter()
-                    .map(|&column| self.at(ColumnAt { table, column }).keys.max(1))
-                    .product();
-                let domain = self.at(ColumnAt { table, column: *last });
-                domain.keys = count.div_ceil(others).max(1);
-                domain.how = "given by --rows".into();
-            }
-            let mut product = 1u64;
-            for (number, &column) in of.key.iter().enumerate().filter(|_| is_read && of.key.len() > 1) {
-                let domain = self.at(ColumnAt { table, column });
-                let room = (ROWS_MAX / product).max(1);
-                if number > 0 && domain.keys > room {
+            let product = of
+                .key
+                .iter()
+                .fold(1u64, |product, &column| product.saturating_mul(self.at(ColumnAt { table, column }).keys.max(1)));
+            match (rows.get(&table), &of.key[..]) {
+                (Some(&count), &[column]) => {
+                    let domain = self.at(ColumnAt { table, column });
+                    domain.keys = count;
+                    domain.how = "given by --rows".into();
+                }
+                (Some(&count), [_, _, ..]) if is_read && count < product => {
+                    self.sparse.insert(table, (String::new(), count));
+                }
+                (None, [_, _, ..]) if is_read && product > ROWS_MAX => {
                     notes.push(format!(
-                        "{} would have more than {ROWS_MAX} rows, so {} has {room} values and not {}",
-                        of.name, of.columns[column].name, domain.keys
+                        "The keys of {} allow {product} rows, and {SPARSE_ROWS} are loaded: reads of a row may miss.",
+                        of.name
                     ));
-                    domain.keys = room;
-                    domain.how = "cut, so that the table is not too large".into();
+                    self.sparse.insert(table, (String::new(), SPARSE_ROWS));
                 }
-                product = product.saturating_mul(domain.keys.max(1));
+                _ => {}
             }
         }
         self.name(schema);
@@ -214,6 +229,10 @@ impl Domains {
             };
             domain.name = free(&plain(&name, 32), &taken);
             taken.insert(domain.name.clone());
+        }
+        for (&table, (name, _)) in &mut self.sparse {
+            *name = free(&plain(&schema.tables[table].name, 32), &taken);
+            taken.insert(name.clone());
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) enum How {
     Draw(String),
     /// It is drawn in two steps. `\u{3}` stands for the variable of the first.
     Steps(String, String),
+    /// It counts the rounds of its loop, from 1.
+    Counter,
     /// It is a parameter of the same statement plus this expression.
     Above(usize, String),
 }
@@ -67,7 +69,7 @@ pub(crate) struct FitOptions {
 }
 
 /// All fits of a trace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fits {
     pub(crate) domains: Domains,
     /// By type, statement and parameter.
@@ -77,6 +79,8 @@ pub(crate) struct Fits {
     pub(crate) notes: Vec<String>,
     pub(crate) read: BTreeSet<usize>,
     pub(crate) used: BTreeSet<usize>,
+    /// Columns that are given new numbers, which grow.
+    pub(crate) fresh: BTreeSet<ColumnAt>,
 }
 
 /// A parameter: a type, a statement and its number.
@@ -86,6 +90,8 @@ type At = (usize, usize, usize);
 struct Relations {
     equal: HashMap<At, (usize, usize)>,
     fresh: HashSet<At>,
+    /// Parameters that count the rounds of a loop.
+    counting: HashSet<At>,
 }
 
 /// Fits all parameters.
@@ -106,17 +112,25 @@ pub(crate) fn fits_of(trace: &Trace, types: &[TransactionType], options: &FitOpt
                 if let Role::Key(column) | Role::Low(column) | Role::High(column, None) = *role
                     && !relations.equal.contains_key(&place)
                 {
-                    let is_fresh = relations.fresh.contains(&place);
-                    domains.see(column, if is_fresh { &[] } else { &statement.values[parameter] });
+                    let values = &statement.values[parameter];
+                    let is_unread = relations.fresh.contains(&place) || relations.counting.contains(&place);
+                    // A constant says nothing of how often other keys are accessed.
+                    let count = if constant_of(values).is_some() { 1 } else { values.len() };
+                    domains.see(column, if is_unread { &[] } else { &values[..count.min(values.len())] });
                 }
             }
         }
     }
+    let fresh = relations
+        .fresh
+        .iter()
+        .filter_map(|&(number, at, parameter)| key_of(roles[types[number].statements[at].template][parameter]));
+    let fresh = fresh.collect();
     let notes = domains.size(&trace.schema, &used, &read, &options.rows);
     let mut work = Work { trace, types, options, roles, domains, relations };
     let of = (0..types.len()).map(|number| work.of_type(number)).collect();
     let rounds = types.iter().map(|of| of.groups.iter().map(|group| count(&group.rounds)).collect()).collect();
-    Fits { domains: work.domains, of, rounds, notes, read, used }
+    Fits { domains: work.domains, of, rounds, notes, read, used, fresh }
 }
 
 /// Whether a parameter is one of a key.
@@ -144,7 +158,7 @@ fn roles_of(trace: &Trace, template: &Template) -> Vec<Role> {
 }
 
 fn relations_of(trace: &Trace, types: &[TransactionType], roles: &[Vec<Role>], domains: &mut Domains) -> Relations {
-    let mut relations = Relations { equal: HashMap::new(), fresh: HashSet::new() };
+    let mut relations = Relations { equal: HashMap::new(), fresh: HashSet::new(), counting: HashSet::new() };
     for (number, of) in types.iter().enumerate() {
         let mut earlier: Vec<(usize, usize, Role)> = Vec::new();
         for (at, statement) in of.statements.iter().enumerate() {
@@ -168,6 +182,9 @@ fn relations_of(trace: &Trace, types: &[TransactionType], roles: &[Vec<Role>], d
                         }
                         continue;
                     }
+                    if statement.group.is_some_and(|group| is_counting(values, &of.groups[group].rounds)) {
+                        relations.counting.insert((number, at, parameter));
+                    }
                 }
                 earlier.push((at, parameter, role));
             }
@@ -179,7 +196,13 @@ fn relations_of(trace: &Trace, types: &[TransactionType], roles: &[Vec<Role>], d
                     })
                     .collect();
                 let free = |parameter: &usize| !relations.equal.contains_key(&(number, at, *parameter));
-                if let Some(parameter) = fresh_of(&statement.values, &key, free) {
+                // The rounds of a loop differ already, if another column is that of the
+                // transaction.
+                let is_of = |set: &HashSet<At>, parameter: &usize| set.contains(&(number, at, *parameter));
+                let counts = key.iter().any(|parameter| is_of(&relations.counting, parameter));
+                let belongs = key.iter().any(|parameter| !free(parameter));
+                if let Some(parameter) = fresh_of(&statement.values, &key, free).filter(|_| !(counts && belongs)) {
+                    relations.counting.remove(&(number, at, parameter));
                     relations.fresh.insert((number, at, parameter));
                 }
             }
@@ -205,6 +228,17 @@ fn is_equal(of: &TransactionType, first: (usize, usize), second: (usize, usize))
         }
         _ => false,
     }
+}
+
+/// Whether values count the rounds of each transaction.
+fn is_counting(values: &[i64], rounds: &[i64]) -> bool {
+    let mut rest = values;
+    let counts = rounds.iter().all(|&rounds| {
+        let (own, behind) = rest.split_at((rounds.max(0) as usize).min(rest.len()));
+        rest = behind;
+        own.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+    });
+    counts && rest.is_empty() && rounds.iter().any(|rounds| *rounds > 1)
 }
 
 /// Returns the parameter of an insert's key that makes each key new, if all keys are new.
@@ -271,7 +305,15 @@ impl Work<'_> {
                         let (other, parameter) = self.relations.equal[&place];
                         Fit { how: How::Equal(other, parameter), comment: String::new() }
                     }
+                    _ if self.relations.counting.contains(&place) => {
+                        Fit { how: How::Counter, comment: "counts the rounds".into() }
+                    }
                     _ if self.relations.fresh.contains(&place) => Fit::draw("unique()", "a new key"),
+                    Role::Low(column) | Role::High(column, None)
+                        if !roles.iter().any(|role| matches!(role, Role::High(_, Some(low)) if *low == parameter)) =>
+                    {
+                        bound(self.domains.at(column), values, matches!(role, Role::Low(_)))
+                    }
                     Role::Key(column) | Role::Low(column) | Role::High(column, None) => {
                         key(self.domains.at(column), values)
                     }
@@ -381,6 +423,34 @@ fn above(low: usize, lows: &[i64], highs: &[i64], density: f64, rows: Option<f64
     Fit { how: How::Above(low, expression), comment }
 }
 
+/// Fits a bound of a range without another bound: places between the ends of the domain.
+fn bound(domain: &mut Domain, values: &[i64], is_low: bool) -> Fit {
+    let name = domain.name.clone();
+    let known = values.iter().filter(|&&value| value != NULL && value != UNKNOWN);
+    let places: Option<Vec<f64>> = known.map(|&value| domain.place(value)).collect();
+    let mut places = match places {
+        Some(places) if !places.is_empty() => places,
+        _ => {
+            let end = if is_low { "0".into() } else { format!(":{name}") };
+            return Fit { how: How::Plain(end), comment: "a bound whose place is unknown: all rows".into() };
+        }
+    };
+    places.sort_by(f64::total_cmp);
+    let at = |part: f64| (places[((places.len() - 1) as f64 * part) as usize] * 1000.0).round() as i64;
+    // The middle nine tenths.
+    let (low, high) = (at(0.05), at(0.95));
+    let of = |part: i64| match part {
+        0 => "0".into(),
+        1000 => format!(":{name}"),
+        part => format!(":{name} * {part} / 1000"),
+    };
+    if low == high {
+        return Fit { how: How::Plain(of(low)), comment: "a bound that hardly moves".into() };
+    }
+    let comment = format!("a bound, uniform between its 5 % and 95 % quantiles, {} values", places.len());
+    Fit::draw(format!("random({}, {})", of(low), of(high)), comment)
+}
+
 /// Fits a key.
 fn key(domain: &mut Domain, values: &[i64]) -> Fit {
     let known: Vec<i64> = values.iter().copied().filter(|&value| value != NULL && value != UNKNOWN).collect();
@@ -415,7 +485,7 @@ fn key(domain: &mut Domain, values: &[i64]) -> Fit {
     // The functions of a file have no skew between 0.999 and 1.001.
     let theta = if (0.999..1.001).contains(&theta) { 0.999 } else { theta };
     let distance = spectrum.distance_from_zipf(keys, theta);
-    if distance <= DISTANCE_MAX {
+    if distance <= spectrum.tolerance() {
         let expression = if theta < 1.0 {
             format!("zipf(:{name}, {theta})")
         } else {
@@ -471,12 +541,12 @@ fn number_of(values: &[i64], is_written: bool) -> Fit {
         let is_null = values.first() == Some(&NULL);
         return Fit::plain(if is_null { "null" } else { "1" });
     };
-    if most >= INTERNED {
+    if most >= INTERNED && least < most {
         let distinct: HashSet<i64> = known.iter().copied().collect();
         return Fit::draw(format!("random(0, {})", distinct.len() - 1), format!("{} values, by rank", distinct.len()));
     }
     if least == most {
-        return Fit::plain(if is_written { least.to_string() } else { "1".into() });
+        return Fit::plain(if is_written && most < INTERNED { least.to_string() } else { "1".into() });
     }
     if is_sequential(&known) {
         return Fit::draw("unique()", format!("sequential, {} values", known.len()));

@@ -169,14 +169,7 @@ fn written(
         let text = file_of(trace, &mut fits, &frame, &scripts);
         let Err(whole) = WorkloadFile::read("the file", &text) else { return Ok((text, types)) };
         let is_good = |script: &Script| {
-            let mut fits = Fits {
-                domains: fits.domains.clone(),
-                used: fits.used.clone(),
-                read: fits.read.clone(),
-                of: Vec::new(),
-                rounds: Vec::new(),
-                notes: Vec::new(),
-            };
+            let mut fits = Fits { of: Vec::new(), rounds: Vec::new(), ..fits.clone() };
             let frame = Frame { header: Vec::new(), ..frame.clone() };
             WorkloadFile::read("x", &file_of(trace, &mut fits, &frame, std::slice::from_ref(script)))
         };

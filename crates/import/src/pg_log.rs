@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::ImportError;
-use crate::calls::Literal;
+use crate::calls::{Literal, calls_of};
 use crate::error::cut;
 use crate::guard::{Guard, LINE_MAX};
 use crate::session::{Logged, Sessions};
@@ -177,7 +177,11 @@ impl LogReader<'_> {
         let Some((duration, sql)) = logged(&entry.message) else { return };
         self.statements += 1;
         let end = seconds_of(&entry.timestamp);
-        let parameters = parameters_of(&entry.detail);
+        let mut parameters = parameters_of(&entry.detail);
+        let mut sql = sql;
+        if let Some((body, values)) = prepared(sql, &entry.detail) {
+            (sql, parameters) = (body, values);
+        }
         self.sessions.statement(
             self.trace,
             &Logged {
@@ -209,6 +213,16 @@ fn logged(message: &str) -> Option<(f64, &str)> {
     let rest = rest.strip_prefix("execute ").filter(|rest| !rest.starts_with("fetch from "))?;
     let (_, sql) = rest.split_once(": ")?;
     Some((duration, sql))
+}
+
+/// Returns the statement that `execute NAME(VALUES)` runs, and the values. The detail of the entry
+/// has the statement.
+fn prepared<'a>(sql: &str, detail: &'a str) -> Option<(&'a str, Vec<Literal>)> {
+    let is_execute = sql.trim_start().get(..8).is_some_and(|word| word.eq_ignore_ascii_case("execute "));
+    let prepare = detail.strip_prefix("prepare: ").filter(|_| is_execute)?;
+    let at = prepare.to_ascii_lowercase().find(" as ")?;
+    let call = calls_of(sql, &[]).ok()?.into_iter().next()?.into_iter().next()?;
+    Some((&prepare[at + 4..], call.values))
 }
 
 /// Returns the values of a detail: `parameters: $1 = '5', $2 = NULL`.
@@ -258,6 +272,14 @@ mod tests {
         ] {
             assert_eq!(logged(message), expected, "{message}");
         }
+    }
+
+    #[test]
+    fn prepared_statements_stand_in_details() {
+        let detail = "prepare: PREPARE p(int) AS select a from t where id = $1";
+        let (sql, values) = prepared("EXECUTE p(7);", detail).expect("prepared");
+        assert_eq!((sql, values), ("select a from t where id = $1", vec![Literal::Given("7".into())]));
+        assert_eq!(prepared("select 1", detail), None);
     }
 
     #[test]

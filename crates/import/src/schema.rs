@@ -16,7 +16,7 @@ use sqlparser::keywords::{
     RESERVED_FOR_TABLE_ALIAS,
 };
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::ImportError;
 use crate::error::cut;
@@ -94,6 +94,8 @@ pub(crate) struct Schema {
     pub(crate) tables: Vec<Table>,
     /// What the workload file leaves out of the user's schema.
     pub(crate) notes: BTreeSet<String>,
+    /// The user's own types: enumerations and domains.
+    own_types: BTreeSet<String>,
 }
 
 /// Returns a name as SQL compares it: in lower case, unless it is quoted.
@@ -141,6 +143,7 @@ impl Schema {
             let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
             let Some(first) = words.next() else { continue };
             let line = first.span.start.line;
+            schema.own_type(tokens);
             let head =
                 format!("{} {}", first.token, words.next().map(|token| token.token.to_string()).unwrap_or_default())
                     .to_lowercase();
@@ -173,6 +176,21 @@ impl Schema {
             ));
         }
         Ok(schema)
+    }
+
+    /// Notes the name of `create type` or `create domain`.
+    fn own_type(&mut self, tokens: &[TokenWithSpan]) {
+        let words = tokens.iter().filter_map(|token| match &token.token {
+            Token::Word(word) => Some(word.value.to_lowercase()),
+            _ => None,
+        });
+        let words: Vec<String> = words.take_while(|word| word != "as").collect();
+        if let [create, kind, .., name] = &words[..]
+            && create == "create"
+            && ["type", "domain"].contains(&kind.as_str())
+        {
+            self.own_types.insert(name.clone());
+        }
     }
 
     fn left_out(&mut self, what: &str) {
@@ -241,7 +259,12 @@ impl Schema {
             let number = table.columns.len();
             let column_name = name_of(&column.name);
             let type_name = column.data_type.to_string();
-            let Some((written, kind)) = type_of(&type_name) else {
+            let own = || {
+                let name = type_name.to_lowercase().replace('"', "");
+                let is_own = self.own_types.contains(name.rsplit('.').next().unwrap_or_default());
+                is_own.then(|| ("bigint".to_owned(), Kind::Ranked))
+            };
+            let Some((written, kind)) = type_of(&type_name).or_else(own) else {
                 return Err(format!(
                     "table {}: column {column_name} has the type {}; valid: {TYPES}",
                     table.name,
@@ -381,14 +404,14 @@ fn type_of(name: &str) -> Option<(String, Kind)> {
     let (base, rest) = name.split_once('(').unwrap_or((name, ""));
     let mut numbers = rest.split([',', ')']).map_while(|part| part.trim().parse::<u32>().ok());
     let (first, second) = (numbers.next(), numbers.next());
-    if name.contains('[') {
-        return None;
-    }
     let whole = |written: &str| Some((written.to_owned(), Kind::Whole));
     let text = |written: &str, bytes: u32| {
         let bytes = bytes.clamp(1, TEXT_MAX);
         Some((format!("{written}({bytes})"), Kind::Text(bytes)))
     };
+    if name.contains('[') {
+        return text("varchar", TEXT_BYTES);
+    }
     match base.trim() {
         "bigint" | "int8" | "bigserial" | "serial8" | "oid" | "xid8" => whole("bigint"),
         "int" | "integer" | "int4" | "serial" | "serial4" => whole("int"),
@@ -436,7 +459,8 @@ mod tests {
         let schema = read(
             "\\restrict x\nSET statement_timeout = 0;\n\
              CREATE TABLE public.orders (id uuid NOT NULL, \"Total\" numeric(12,2) DEFAULT 0, who integer, note text);\n\
-             CREATE TABLE public.people (id integer NOT NULL, born date);\n\
+             CREATE TYPE public.mood AS ENUM ('sad', 'ok');\n\
+             CREATE TABLE public.people (id integer NOT NULL, born date, is public.mood, tags text[]);\n\
              ALTER TABLE ONLY public.orders ADD CONSTRAINT o PRIMARY KEY (id);\n\
              ALTER TABLE ONLY public.people ADD CONSTRAINT p PRIMARY KEY (id);\n\
              ALTER TABLE public.people OWNER TO postgres;\n\
@@ -449,6 +473,8 @@ mod tests {
         assert_eq!((orders.key.clone(), orders.indexes.clone()), (vec![0], vec![vec![2]]));
         assert_eq!(orders.columns[0].kind, Kind::Ranked);
         assert_eq!(orders.columns[1].kind, Kind::Scaled(2));
+        assert_eq!(schema.tables[1].columns[2].kind, Kind::Ranked);
+        assert_eq!(schema.tables[1].columns[3].kind, Kind::Text(64));
         assert_eq!(orders.references, [(2, "people".to_owned(), Some("id".to_owned()))]);
         assert!(schema.text(|_| true, |_, _| true).contains("\"Total\" numeric(12, 2)"));
         assert!(schema.text(|_| true, |_, _| true).contains("create index orders_by_0 on orders (who);"));
@@ -459,7 +485,7 @@ mod tests {
         for (text, parts) in [
             ("create table t (\n a point)", &["s.sql, line 1", "table t: column a", "type point; valid: bigint"][..]),
             ("\n\ncreate table t (a int,,)", &["line 3", "create table can't be read"]),
-            ("create table t (a int[])", &["table t: column a"]),
+            ("create table t (a int, b tsrange)", &["table t: column b"]),
             ("create table t (a int, primary key (b))", &["unknown column 'b'", "valid: a"]),
             ("create table t (a int); create table t (a int)", &["created twice"]),
             ("select 1", &["creates no table"]),

@@ -225,6 +225,13 @@ impl Spectrum {
         self.distance(&drawn(self.draws, &groups, &mut SmallRng::seed_from_u64(SEED)))
     }
 
+    /// Returns the distance up to which a fit is taken. A small sample is far from any
+    /// distribution.
+    pub(crate) fn tolerance(&self) -> f64 {
+        const DISTANCE_MAX: f64 = 0.05;
+        DISTANCE_MAX.max(1.5 / (self.draws.max(1) as f64).sqrt())
+    }
+
     /// Returns the accesses of each key, the most frequent first.
     pub(crate) fn counts(&self) -> impl Iterator<Item = u64> {
         self.by_count.iter().rev().flat_map(|&(count, keys)| std::iter::repeat_n(count, keys as usize))

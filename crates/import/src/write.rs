@@ -90,6 +90,7 @@ impl<'a> ScriptWriter<'a> {
         all: &Fits,
     ) -> ScriptWriter<'a> {
         let mut taken: BTreeSet<String> = all.domains.named().map(|domain| domain.name.clone()).collect();
+        taken.extend(all.domains.sparse.values().map(|(name, _)| name.clone()));
         taken.extend(["theta", "found", "client_id", "scale", "row"].map(str::to_owned));
         let mut writer = ScriptWriter { trace, of, fits, rounds, variables: BTreeMap::new(), taken };
         // Parameters whose value is needed twice have a variable, and others as long as there is
@@ -102,6 +103,7 @@ impl<'a> ScriptWriter<'a> {
                 match &fit.how {
                     How::Equal(other, of) => _ = needed.insert((*other, *of)),
                     How::Above(low, _) => _ = needed.insert((at, *low)),
+                    How::Counter if uses > 0 => _ = needed.insert((at, parameter)),
                     How::Steps(..) if uses > 0 => _ = needed.insert((at, parameter)),
                     How::Draw(_) if uses > 1 => _ = needed.insert((at, parameter)),
                     _ => {}
@@ -157,7 +159,7 @@ impl<'a> ScriptWriter<'a> {
             How::Plain(text) | How::Draw(text) => text.clone(),
             How::Equal(other, of) => self.value(*other, *of),
             How::Above(low, width) => format!("{} + {width}", self.value(at, *low)),
-            How::Steps(..) => "0".into(),
+            How::Steps(..) | How::Counter => "0".into(),
         }
     }
 
@@ -176,6 +178,7 @@ impl<'a> ScriptWriter<'a> {
             let Some(name) = variable else { continue };
             match &fit.how {
                 How::Draw(expression) => *text += &format!("{indent}\\set {name} {expression}\n"),
+                How::Counter => *text += &format!("{indent}\\set {name} :{name} + 1\n"),
                 How::Above(low, width) => {
                     *text += &format!("{indent}\\set {name} {} + {width}\n", self.value(at, *low));
                 }
@@ -195,6 +198,11 @@ impl<'a> ScriptWriter<'a> {
             let indent = if group.is_some() { "  " } else { "" };
             if let Some(group) = group.filter(|&group| self.of.groups[group].first == at) {
                 let rounds = &self.rounds[group];
+                for (_, name) in self.variables.iter().filter(|((at, parameter), _)| {
+                    self.of.statements[*at].group == Some(group) && self.fits[*at][*parameter].how == How::Counter
+                }) {
+                    text += &format!("\\set {name} 0\n");
+                }
                 if !rounds.comment.is_empty() {
                     text += &format!("-- rounds: {}\n", rounds.comment);
                 }
@@ -259,13 +267,17 @@ fn loading_of(trace: &Trace, fits: &mut Fits, indexes: &BTreeSet<(usize, usize)>
             of.key.iter().map(|&column| fits.domains.at(ColumnAt { table, column }).name.clone()).collect();
         let is_loaded = fits.read.contains(&table) && !names.is_empty();
         let product = |names: &[String]| names.iter().map(|name| format!(":{name}")).collect::<Vec<_>>().join(" * ");
-        let rows = if is_loaded { quoted(&product(&names)) } else { "0".into() };
+        let sparse = fits.domains.sparse.get(&table).map(|(name, _)| format!(":{name}"));
+        let rows = sparse.clone().unwrap_or_else(|| product(&names));
+        let rows = if is_loaded { quoted(&rows) } else { "0".into() };
         loading.rows += &format!("{} = {rows}\n", quoted(&of.name));
         let own = indexes.iter().filter(|(other, _)| *other == table);
         let indexed: BTreeSet<usize> = own.flat_map(|&(_, index)| of.indexes[index].clone()).collect();
         for (column, described) in of.columns.iter().enumerate().filter(|_| is_loaded) {
             let expression = match of.key.iter().position(|key| *key == column) {
                 Some(_) if names.len() == 1 => continue,
+                // Rows whose keys are there already are left out.
+                Some(part) if sparse.is_some() => format!("random(0, :{} - 1)", names[part]),
                 Some(part) if part + 1 == names.len() => format!("mod(:row, :{})", names[part]),
                 Some(part) => format!("mod(:row / ({}), :{})", product(&names[part + 1..]), names[part]),
                 None if indexed.contains(&column) && fits.domains.at(ColumnAt { table, column }).keys > 0 => {
@@ -285,7 +297,16 @@ fn loading_of(trace: &Trace, fits: &mut Fits, indexes: &BTreeSet<(usize, usize)>
 
 /// Returns the schema of the file, below notes on types that were replaced.
 fn schema_of(trace: &Trace, fits: &Fits, indexes: &BTreeSet<(usize, usize)>) -> String {
-    let schema = &trace.schema;
+    let mut schema = trace.schema.clone();
+    for at in &fits.fresh {
+        let column = &mut schema.tables[at.table].columns[at.column];
+        if column.written == "smallint" || column.written == "boolean" {
+            // New numbers are larger.
+            let before = column.written.clone();
+            column.replaced.get_or_insert(before);
+            column.written = "bigint".into();
+        }
+    }
     let mut text = String::new();
     for &table in &fits.used {
         for column in &schema.tables[table].columns {
@@ -316,6 +337,9 @@ pub(crate) fn file_of(trace: &Trace, fits: &mut Fits, frame: &Frame, scripts: &[
     for domain in fits.domains.named() {
         text += &format!("# {}\n{} = {}\n", domain.how, domain.name, domain.keys);
     }
+    for (name, rows) in fits.domains.sparse.values() {
+        text += &format!("# rows with random keys\n{name} = {rows}\n");
+    }
     if let Some(theta) = frame.theta {
         text += "# The skew of the keys is unknown. Set it: 0 is uniform, and below 1.\n";
         text += &format!("theta = {theta:?}\n");
@@ -334,6 +358,9 @@ pub(crate) fn file_of(trace: &Trace, fits: &mut Fits, frame: &Frame, scripts: &[
         for domain in fits.domains.named() {
             let most = if loading.shared.contains(&domain.name) { VERIFIED_VALUES } else { VERIFIED_KEYS };
             text += &format!("{} = {}\n", domain.name, domain.keys.min(most));
+        }
+        for (name, rows) in fits.domains.sparse.values() {
+            text += &format!("{name} = {}\n", rows.min(&(VERIFIED_VALUES * VERIFIED_VALUES)));
         }
     }
     text

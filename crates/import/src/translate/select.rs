@@ -128,6 +128,11 @@ impl Translation<'_> {
             text += &format!(" order by {}", names.join(&format!("{direction}, ")));
             text += direction;
         }
+        let fetched = query.fetch.as_ref().and_then(|fetch| fetch.quantity.as_ref());
+        if let Some(parameter) = fetched.and_then(parameter_of) {
+            self.roles[parameter] = Role::Count;
+            text += &format!(" limit {}", marker(parameter));
+        }
         if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
             for (word, expression) in
                 [("limit", limit.as_ref()), ("offset", offset.as_ref().map(|offset| &offset.value))]

@@ -72,6 +72,8 @@ fn other_statements_are_refused_with_a_reason() {
         ("update t set id = $1 where id = $2", "changes the primary key"),
         ("update h set a = $1 where a = $2", "no key of h"),
         ("insert into t select * from t", "rows of a select"),
+        ("select pay($1)", "it calls pay,"),
+        ("select app.pay ( now ( ) )", "it calls app.pay,"),
         ("vacuum t", "no select, insert"),
         ("selec $1", "can't be parsed"),
         ("select a from t where id = $1 union select $2", "union"),
@@ -95,6 +97,7 @@ fn statements_without_tables_and_borders_are_known() {
         ("set application_name = $1", "Ignored"),
         ("select $1", "Ignored"),
         ("select version()", "Ignored"),
+        ("select pg_catalog.set_config($1, $2, $3), now (), nextval ($4)", "Ignored"),
         ("select oid from pg_catalog.pg_type where typname = $1", "Ignored"),
     ] {
         assert_eq!(shown(template), expected, "{template}");
