@@ -10,6 +10,7 @@
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
+//! | `workload` | workload files: `workload check`, `workload import` |
 //! | `values` | the values that flags take |
 
 mod advise;
@@ -21,6 +22,7 @@ mod results;
 mod saturate;
 mod setup;
 mod values;
+mod workload;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -30,9 +32,10 @@ pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
 pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
-    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What, WorkloadArgs,
+    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What,
 };
 pub(crate) use saturate::SaturateArgs;
+pub(crate) use workload::{ImportCommand, WorkloadArgs, WorkloadCommand, config_of};
 
 /// Which concurrency-control protocol suits a workload on this machine, and does it keep its
 /// promise?
@@ -108,7 +111,7 @@ pub(crate) enum Command {
     /// merges steps that could not be ordered, and gives each remaining step a rank. docs/pieces.md
     /// explains the file and the output.
     Analyse(AnalyseArgs),
-    /// Check a workload file: its tables, the reads and writes of each transaction, and conflicts.
+    /// Check a workload file, or write one from a trace.
     Workload(WorkloadArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),

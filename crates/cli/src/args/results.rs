@@ -109,39 +109,6 @@ pub(crate) struct AnalyseArgs {
     pub(crate) learn: Option<u64>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct WorkloadArgs {
-    #[command(subcommand)]
-    pub(crate) command: WorkloadCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum WorkloadCommand {
-    /// Read a workload file, and describe its tables and transactions
-    Check {
-        /// The file; docs/workload_file.md is the language's reference
-        #[arg(value_name = "FILE.toml")]
-        file: String,
-        /// Set a parameter of the file, as NAME.PARAMETER=VALUE; may be repeated
-        #[arg(long = "set", value_name = "NAME=VALUE")]
-        settings: Vec<String>,
-    },
-}
-
-impl WorkloadCommand {
-    /// Returns the configuration of a run of the file.
-    ///
-    /// # Errors
-    /// A setting has no value, or two.
-    pub(crate) fn config(&self) -> Result<RunConfig, UserError> {
-        let WorkloadCommand::Check { file, settings } = self;
-        let protocols = vec!["silo".into()];
-        let mut config = RunConfig { workload: file.clone(), protocols, ..RunConfig::default() };
-        add_settings(&mut config, settings)?;
-        Ok(config)
-    }
-}
-
 impl AnalyseArgs {
     /// Returns the configuration of a workload of this name.
     ///

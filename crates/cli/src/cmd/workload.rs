@@ -6,13 +6,26 @@ use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_workloads::file::FileOptions;
 use contend_workloads::{Workload, WorkloadFile, WorkloadInfo};
 
-use crate::args::WorkloadArgs;
+use crate::args::{ImportCommand, WorkloadArgs, WorkloadCommand, config_of};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &WorkloadArgs) -> Result<Status, UserError> {
-    let plan = args.command.config()?.resolve()?;
-    show::print(&plan.workload.visit(Describe)?)?;
+    match &args.command {
+        WorkloadCommand::Check { file, settings } => {
+            let plan = config_of(file, settings)?.resolve()?;
+            show::print(&plan.workload.visit(Describe)?)?;
+        }
+        WorkloadCommand::Import { source } => import(source)?,
+    }
     Ok(Status::Good)
+}
+
+fn import(source: &ImportCommand) -> Result<(), UserError> {
+    let (file, source, options) = source.parts()?;
+    let imported = contend_import::import(file, &source, &options)?;
+    show::print(&imported.text)?;
+    imported.summary.iter().for_each(|line| show::complain(&format!("note: {line}")));
+    Ok(())
 }
 
 /// Describes a workload file.

@@ -5,6 +5,7 @@ mod analyse;
 mod common;
 mod determinism;
 mod hostile;
+mod import;
 mod open_loop;
 mod results;
 mod terminal;
