@@ -15,6 +15,9 @@ const VERIFIED_KEYS: u64 = 100;
 /// The values of a column in a proof, in a key of several.
 const VERIFIED_VALUES: u64 = 20;
 
+/// How far the keys behind two values of the first column are apart: a prime.
+const SHIFT: u64 = 7919;
+
 /// A script, and what it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
@@ -276,8 +279,12 @@ fn loading_of(trace: &Trace, fits: &mut Fits, indexes: &BTreeSet<(usize, usize)>
         for (column, described) in of.columns.iter().enumerate().filter(|_| is_loaded) {
             let expression = match of.key.iter().position(|key| *key == column) {
                 Some(_) if names.len() == 1 => continue,
-                // Rows whose keys are there already are left out.
-                Some(part) if sparse.is_some() => format!("random(0, :{} - 1)", names[part]),
+                // The first columns vary first. The next one is shifted for each of their values.
+                Some(0) if sparse.is_some() => format!("mod(:row, :{})", names[0]),
+                Some(part) if sparse.is_some() => {
+                    let before = product(&names[..part]);
+                    format!("mod(:row / ({before}) + mod(:row, {before}) * {SHIFT}, :{})", names[part])
+                }
                 Some(part) if part + 1 == names.len() => format!("mod(:row, :{})", names[part]),
                 Some(part) => format!("mod(:row / ({}), :{})", product(&names[part + 1..]), names[part]),
                 None if indexed.contains(&column) && fits.domains.at(ColumnAt { table, column }).keys > 0 => {
@@ -338,7 +345,7 @@ pub(crate) fn file_of(trace: &Trace, fits: &mut Fits, frame: &Frame, scripts: &[
         text += &format!("# {}\n{} = {}\n", domain.how, domain.name, domain.keys);
     }
     for (name, rows) in fits.domains.sparse.values() {
-        text += &format!("# rows with random keys\n{name} = {rows}\n");
+        text += &format!("# rows of a larger grid of keys\n{name} = {rows}\n");
     }
     if let Some(theta) = frame.theta {
         text += "# The skew of the keys is unknown. Set it: 0 is uniform, and below 1.\n";

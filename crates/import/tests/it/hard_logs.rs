@@ -159,3 +159,69 @@ fn cut_logs_and_strange_statements_do_no_harm() {
     let cut = &csv[..csv.len() / 2];
     assert_eq!(weights(&import(&format!("{}{cut}", csv.repeat(50)))).len(), 1);
 }
+
+#[test]
+fn keys_of_two_columns_that_allow_too_many_rows_are_taken() {
+    let mut random = SmallRng::seed_from_u64(6);
+    let mut statements = Vec::new();
+    for _ in 0..3_000 {
+        let (a, b) = (random.random_range(1..=90_000), random.random_range(1..=90_000));
+        statements.push(("ALONE", format!("insert into follows values ({a}, {b}) on conflict do nothing")));
+        statements.push(("ALONE", format!("select 1 from follows where a = {b} and b = {a}")));
+        statements.push(("ALONE", format!("select k from temp where k > {}", random.random_range(-500..400))));
+        let key = random.random_range(-500..500);
+        statements.push((
+            "ALONE",
+            format!("update temp set x = case when x > 5 then 0 else x + 1 end, y = y || 'a;' where k = {key}"),
+        ));
+    }
+    let schema = "create table follows (a int, b int, primary key (a, b)); create table temp (k int primary key, x int, y text);";
+    let imported = import_log(&mixed(vec![statements]), schema, &ImportOptions::default());
+    let text = imported.unwrap_or_else(|error| panic!("{error}")).text;
+    for part in [
+        "follows = 1000000\n",
+        "The keys of follows allow",
+        "\"follows\" = \":follows\"",
+        "-- k: a bound, uniform between",
+        "update temp set x = 1, y = random_text(64) where k = :k;",
+        "left out: an expression that the language does not have; an expression whose value is a text",
+    ] {
+        assert!(text.contains(part), "no '{part}':\n{text}");
+    }
+}
+
+#[test]
+fn a_loop_counts_and_the_rows_of_an_index_are_loaded() {
+    let mut random = SmallRng::seed_from_u64(8);
+    let mut statements = Vec::new();
+    for number in 0..500 {
+        statements.push(("LOG", "begin".to_owned()));
+        statements.push(("LOG", format!("insert into ord values ({number}, {}, 'new')", random.random_range(1..=40))));
+        for line in 0..random.random_range(1..=4) {
+            statements.push((
+                "LOG",
+                format!("insert into line values ({number}, {}, {})", line + 1, random.random_range(1..=9)),
+            ));
+        }
+        statements.push(("LOG", "commit".to_owned()));
+        statements.push((
+            "ALONE",
+            format!("select id from ord where who = {} order by id desc limit 5", random.random_range(1..=40)),
+        ));
+    }
+    let schema = "create type state as enum ('new'); create table line (ord bigint references ord, no smallint, n int, primary key (ord, no));\
+                  create table ord (id bigint primary key, who int, is state); create index on ord (who);";
+    let imported = import_log(&mixed(vec![statements]), schema, &ImportOptions::default());
+    let text = imported.unwrap_or_else(|error| panic!("{error}")).text;
+    for part in [
+        "\\set no 0\n",
+        "\\repeat :rounds_0\n",
+        "  \\set no :no + 1\n",
+        "insert into line (ord, no, n) values (:id, :no, :n);",
+        "# assumed, since no key is read; --rows sets the rows\nord = 10000\n",
+        "\"ord.who\" = \"random(0, :ord_who - 1)\"",
+        "ord_who = 40\n",
+    ] {
+        assert!(text.contains(part), "no '{part}':\n{text}");
+    }
+}
