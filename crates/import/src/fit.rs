@@ -351,7 +351,7 @@ fn text(values: &[i64], bytes: u32) -> String {
 
 /// Fits a number of rows or rounds, which is written as it is.
 fn count(values: &[i64]) -> Fit {
-    let known: Vec<i64> = values.iter().filter(|&&value| value > 0).map(|&value| value.min(1000)).collect();
+    let known: Vec<i64> = values.iter().filter(|&&value| value >= 0).map(|&value| value.min(1000)).collect();
     let (Some(&least), Some(&most)) = (known.iter().min(), known.iter().max()) else { return Fit::plain("10") };
     if least == most {
         return Fit::plain(least.to_string());
