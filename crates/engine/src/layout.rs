@@ -12,9 +12,9 @@
 //! version that an optimistic reader checks. The words behind the row are stored in the same
 //! critical sections as the row, so they need nothing of their own.
 //!
-//! Only three fields of [`TableCore`] change once the table is in use: `slabs`, behind
-//! mutexes; `unlinked`, in debug builds; `deletions`, behind mutexes and with a history only. A
-//! worker loads all others without synchronisation.
+//! Only four fields of [`TableCore`] change once the table is in use: `slabs`, behind mutexes;
+//! `unlinked`, in debug builds; `reused`, once; `deletions`, behind mutexes and with a history
+//! only. A worker loads all others without synchronisation.
 
 use contend_index::LeafWords;
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -104,6 +104,8 @@ pub struct TableCore<M: Machine> {
     /// In debug builds, the largest write counter of a tombstone that has left the index. It is a
     /// word of the host, because a check must not change the simulated accesses.
     unlinked: std::sync::atomic::AtomicU64,
+    /// Whether the memory of a record that was in the index is used again. A word of the host, too.
+    reused: std::sync::atomic::AtomicBool,
     /// Writers of the deletions of keys that have left the index; kept only if the table records
     /// history.
     pub(crate) deletions: Deletions<M>,
@@ -140,6 +142,7 @@ impl<M: Machine> TableCore<M> {
             holds,
             slabs: Slabs::new(slot_words(cell_count * meta_words + payload_words, alignment, spec.expected_rows)),
             unlinked: std::sync::atomic::AtomicU64::new(0),
+            reused: std::sync::atomic::AtomicBool::new(false),
             deletions: Deletions::new(workers),
         }
     }
@@ -342,6 +345,28 @@ impl<M: Machine> TableCore<M> {
                 "a new record has counter {counter:?}, and one that has left the index {unlinked:#x}"
             );
         }
+    }
+
+    /// Notes that the memory of a record which has left the index is about to be used again.
+    #[inline(always)]
+    pub(crate) fn note_reuse(&self) {
+        // Relaxed, both: the flag is read when no transaction runs any more. The load spares a
+        // store to a line that all workers read.
+        if !self.reused.load(std::sync::atomic::Ordering::Relaxed) {
+            self.reused.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a record may have stood under two keys, one after the other. To be called when no
+    /// transaction runs.
+    pub(crate) fn has_reused(&self) -> bool {
+        // Relaxed: the caller has ended all transactions, which orders their stores before this.
+        self.reused.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Returns the number of metadata words of a cell.
+    pub(crate) fn cell_meta_words(&self) -> usize {
+        self.meta_words
     }
 
     /// Whether rows are held until they are durable.

@@ -24,6 +24,7 @@
 //! | `garbage` | tombstones and old versions that wait for their reuse |
 //! | [`commit_sink`] | what the engine tells a log of each commit |
 //! | [`in_force`] | a value that seldom changes, and the copies that workers keep |
+//! | [`conflicts`] | where aborts come from: tables, groups, keys |
 //! | [`declaration`] | what a transaction says before it begins |
 //! | [`history`] | what a recorded transaction did |
 //! | [`mod@options`] | options: named, documented, validated |
@@ -35,6 +36,7 @@ mod catalog;
 mod cell_copy;
 pub mod commit_sink;
 pub mod config;
+pub mod conflicts;
 pub mod declaration;
 mod deletions;
 pub mod engine;
@@ -58,6 +60,7 @@ mod worker;
 
 pub use cell_copy::CellCopy;
 pub use config::{Alignment, EngineConfig, EngineOptions};
+pub use conflicts::{ConflictMap, ConflictPlace, ConflictRow, NamedConflicts};
 pub use contend_index::{Change, LEAF_KEYS, Leaf, LeafWords};
 // The vocabulary, for authors of protocols and for programs that drive an engine by hand.
 pub use contend_model::{

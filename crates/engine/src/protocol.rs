@@ -14,6 +14,7 @@ use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Opt
 
 use crate::cell_copy::Copies;
 use crate::config::EngineOptions;
+use crate::conflicts::ConflictNote;
 use crate::declaration::{Declaration, NamedRange};
 use crate::fault::Fault;
 use crate::garbage::{Garbage, RetiredVersion};
@@ -192,6 +193,8 @@ pub struct Context<M: Machine> {
     pub(crate) garbage: Garbage<M>,
     /// Counts of the old versions that this worker has made and collected.
     pub versions: VersionCounts,
+    /// The place of the transaction's conflict, once it has met one.
+    pub(crate) conflict: ConflictNote,
 }
 
 /// Counts of old versions.

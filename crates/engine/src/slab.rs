@@ -291,6 +291,12 @@ impl<M: Machine> Slabs<M> {
         Some(())
     }
 
+    /// Returns the memory of all chunks. Each is filled with slots from its start on.
+    pub(crate) fn memory(&self) -> Vec<std::ops::Range<usize>> {
+        let chunks = self.chunks.lock();
+        chunks.iter().map(|chunk| chunk.block.addr().get()..chunk.block.addr().get() + chunk.layout.size()).collect()
+    }
+
     /// Returns the bytes of all chunks.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.lock().iter().map(|chunk| chunk.layout.size()).sum()

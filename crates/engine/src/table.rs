@@ -6,7 +6,7 @@
 //! stored to the table before it is visible to a lookup that misses the key. The shape of a table
 //! never changes, and is published with the table by the catalog's lock or by the table's handle.
 
-use std::ops::{ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref, Range};
 
 use contend_index::{AscendingInserts, Change, Index, Insert, Leaf, Lookup, ScanVisitor};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
@@ -237,6 +237,8 @@ pub(crate) trait AnyTable<M: Machine>: Send + Sync {
     fn find(&self, key: &KeyWords) -> Option<Record<M>>;
     /// Puts the record under this key; returns `false` if a record stands there already.
     fn insert(&self, key: &KeyWords, record: Record<M>) -> bool;
+    /// Returns the memory in which the leaves of the index stand.
+    fn leaf_memory(&self) -> Vec<Range<usize>>;
     /// Returns the key as a history names it.
     fn key_name(&self, key: &KeyWords) -> String;
     /// Visits every record of the index, absent or not. No transaction may run.
@@ -292,6 +294,10 @@ impl<M: Machine, K: Key> AnyTable<M> for StoredTable<M, K> {
 
     fn insert(&self, key: &KeyWords, record: Record<M>) -> bool {
         matches!(StoredTable::insert(self, &mut self.run(), K::from_words(*key), record), Placed::New(_))
+    }
+
+    fn leaf_memory(&self) -> Vec<Range<usize>> {
+        self.index.leaf_memory()
     }
 
     fn key_name(&self, key: &KeyWords) -> String {

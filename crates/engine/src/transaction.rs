@@ -128,6 +128,22 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         self.doom(abort)
     }
 
+    /// Notes the failure of an access to the row under a key, which dooms the transaction. `record`
+    /// is the one that stands there, if there is one.
+    #[cold]
+    #[inline(never)]
+    fn fail_at<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        record: Option<Record<M>>,
+        groups: Groups,
+        abort: Abort,
+    ) -> Abort {
+        self.worker.cx.note_access(table, key.to_words(), record, groups, abort.reason);
+        self.fail(table.id(), abort)
+    }
+
     #[cold]
     fn undeclared(&mut self) -> Abort {
         self.doom(Abort::new(AbortReason::Undeclared))
@@ -182,6 +198,7 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
             M::step("retry piece");
             if worker.engine.protocol().undo_piece(&mut worker.cx, &mut worker.local, abort.reason) {
                 worker.roll_back(mark);
+                worker.cx.forget_conflict();
                 worker.pieces.checker.begin_again();
                 worker.pieces.retries += 1;
                 self.doomed = None;

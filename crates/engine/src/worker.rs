@@ -8,6 +8,7 @@ use contend_machine::{Activity, Machine, Operation, Phase, Spin};
 use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, OutOfMemory, StoreId, key_of};
 
 use crate::cell_copy::Copies;
+use crate::conflicts::{ConflictNote, MemoryMap, Noted};
 use crate::declaration::Declaration;
 use crate::engine::Engine;
 use crate::epoch::Epochs;
@@ -47,6 +48,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
                 copies: Copies::new(Arc::clone(&self.copy_blocks)),
                 garbage: Garbage::default(),
                 versions: VersionCounts::default(),
+                conflict: ConflictNote::default(),
             },
             asks: self.protocol.wants_declarations(),
             local: self.protocol.new_worker_state(slot),
@@ -60,6 +62,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             is_running: false,
             commits: 0,
             aborts: AbortCounts::default(),
+            conflicted_at: None,
+            memory: MemoryMap::default(),
             protect_after: self.config.options.protect_after,
             is_protected: false,
             conflicts: 0,
@@ -89,6 +93,10 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) is_running: bool,
     commits: u64,
     aborts: AbortCounts,
+    /// What was noted of the place of the last abort, if it was a conflict.
+    pub(crate) conflicted_at: Option<Noted>,
+    /// Where the memory of the tables is, for these places.
+    pub(crate) memory: MemoryMap,
     /// The number of conflicts in a row after which a transaction is protected; 0: never.
     protect_after: u32,
     /// Whether this worker keeps the gate closed ([`Epochs::close`]).
@@ -563,6 +571,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     fn release_of(&mut self, table: &dyn AnyTable<M>, record: crate::Record<M>) {
+        table.core().note_reuse();
         let slabs = table.core().slabs();
         let arena = self.cx.arenas.of(table.core().id(), slabs);
         arena.release(record);
@@ -627,6 +636,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     pub(crate) fn finish_abort(&mut self, reason: AbortReason) {
         self.is_running = false;
         self.aborts.add(reason);
+        self.conflicted_at = self.cx.take_conflict(reason).filter(|_| reason.is_conflict());
         self.queue_garbage(false);
         if let Some(log) = &mut self.cx.writes.log {
             log.sink.aborted(reason);

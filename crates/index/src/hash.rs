@@ -43,6 +43,7 @@
 mod bucket;
 mod grow;
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin, SpinMutex};
@@ -290,6 +291,11 @@ impl<M: Machine, K: Key> HashIndex<M, K> {
             let (head, _): (Bucket<'_, M, K>, _) = unsafe { self.segments[segment].chain(number as usize) };
             head.for_each(&mut |key, value| visit(K::from_words(key), value));
         }
+    }
+
+    /// Returns the memory of the heads of the chains, and of their words.
+    pub(crate) fn leaf_memory(&self) -> Vec<Range<usize>> {
+        self.growth.with(|growth| growth.memory())
     }
 
     /// Returns the bytes that the index holds. Memory that is set aside for growth, but not yet

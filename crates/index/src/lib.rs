@@ -31,7 +31,7 @@ use ordered::Near;
 pub use ordered::{LEAF_KEYS, OrderedIndex};
 
 use contend_machine::{Atomic64, Machine, Ordering};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::ptr::NonNull;
 
 /// A leaf of an index as a protocol sees it: a version that protects the set of its keys, and a
@@ -275,6 +275,15 @@ impl<M: Machine, K: Key> Index<M, K> {
                 index.scan(low, high, direction, visitor);
                 true
             }
+        }
+    }
+
+    /// Returns the memory in which the leaves stand ([`Leaf::address`]). It may hold other parts of
+    /// the index, too.
+    pub fn leaf_memory(&self) -> Vec<Range<usize>> {
+        match self {
+            Index::Hash(index) => index.leaf_memory(),
+            Index::Ordered(index) => index.leaf_memory(),
         }
     }
 

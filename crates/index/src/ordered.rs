@@ -55,6 +55,7 @@ mod remove;
 mod scan;
 mod search;
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -148,6 +149,11 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         // The nodes are zeros: no keys, an even version.
         index.anchor().set_child(0, index.leaves.alloc(0).as_ptr());
         index
+    }
+
+    /// Returns the memory of the leaves.
+    pub(crate) fn leaf_memory(&self) -> Vec<Range<usize>> {
+        self.leaves.memory()
     }
 
     /// Returns the bytes that the index holds.

@@ -27,6 +27,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, SetAside, SpinMutex};
@@ -94,6 +95,11 @@ struct Blocks {
 
 // SAFETY: the blocks belong to the pool; their addresses are not bound to a thread.
 unsafe impl Send for Blocks {}
+
+/// Returns the addresses of blocks.
+pub(crate) fn memory_of(blocks: &[(NonNull<u8>, Layout)]) -> impl Iterator<Item = Range<usize>> + '_ {
+    blocks.iter().map(|(block, layout)| block.addr().get()..block.addr().get() + layout.size())
+}
 
 /// A pool of slots; see the module.
 pub(crate) struct Pool<M: Machine> {
@@ -176,6 +182,11 @@ impl<M: Machine> Pool<M> {
     /// Returns the bytes of all slots, in use or free.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.with(|blocks| blocks.cut)
+    }
+
+    /// Returns the memory of all slots, in use or free.
+    pub(crate) fn memory(&self) -> Vec<Range<usize>> {
+        self.blocks.with(|blocks| memory_of(&blocks.all).collect())
     }
 
     fn take_free(&self, stripe: &mut Stripe<M>) -> Option<NonNull<M::U64>> {

@@ -6,7 +6,7 @@ pub const ATOMICS: [(&str, &str); 19] = [
     ("crates/cli/src/cmd/log.rs", "counts bytes for the bar that shows progress"),
     ("crates/contend/src/durable.rs", "ends the thread that flushes"),
     ("crates/model/src/table.rs", "numbers stores"),
-    ("crates/engine/src/layout.rs", "counts for a debug assertion"),
+    ("crates/engine/src/layout.rs", "counts for a debug assertion, and notes that memory is used again"),
     ("crates/engine/src/in_force.rs", "counts changes of declarations, before which running transactions end"),
     ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep"),
     ("crates/log/src/emulated.rs", "the state of a device that is emulated, outside of simulated memory"),

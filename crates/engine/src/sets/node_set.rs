@@ -17,6 +17,8 @@
 //! index publishes a changed leaf. Protocols that order their commits in the total order of SeqCst
 //! operations ask for SeqCst.
 
+use std::cell::Cell;
+
 use contend_index::{Change, Leaf};
 use contend_machine::{Machine, Ordering};
 
@@ -27,12 +29,14 @@ use crate::fault::Fault;
 #[derive(Debug)]
 pub struct NodeSet<M: Machine> {
     leaves: Vec<(Leaf<M>, u64)>,
+    /// The leaf that was last found changed.
+    failed: Cell<Option<Leaf<M>>>,
     fault: Option<Fault>,
 }
 
 impl<M: Machine> NodeSet<M> {
     pub(crate) fn new(fault: Option<Fault>) -> Self {
-        NodeSet { leaves: Vec::with_capacity(16), fault }
+        NodeSet { leaves: Vec::with_capacity(16), failed: Cell::new(None), fault }
     }
 
     /// Adds a leaf with the observed version. A leaf that was observed at two versions fails
@@ -52,6 +56,7 @@ impl<M: Machine> NodeSet<M> {
         for (leaf, version) in &mut self.leaves {
             if *leaf == change.leaf {
                 if *version != change.before {
+                    self.failed.set(Some(*leaf));
                     return Err(Abort::new(AbortReason::Phantom));
                 }
                 *version = change.after;
@@ -82,11 +87,22 @@ impl<M: Machine> NodeSet<M> {
     /// An observed leaf has changed.
     #[inline(always)]
     pub fn validate_as(&self, order: Ordering) -> Result<(), Abort> {
-        if self.leaves.iter().all(|&(leaf, version)| leaf.version_as(order) == version) {
-            Ok(())
-        } else {
-            Err(Abort::new(AbortReason::Phantom))
+        match self.leaves.iter().find(|(leaf, version)| leaf.version_as(order) != *version) {
+            None => Ok(()),
+            Some((leaf, _)) => Err(self.fail(*leaf)),
         }
+    }
+
+    /// Notes the leaf of a phantom ([`crate::conflicts`]).
+    #[cold]
+    fn fail(&self, leaf: Leaf<M>) -> Abort {
+        self.failed.set(Some(leaf));
+        Abort::new(AbortReason::Phantom)
+    }
+
+    /// Returns the leaf that was last found changed, and forgets it.
+    pub(crate) fn take_failed(&self) -> Option<Leaf<M>> {
+        self.failed.take()
     }
 
     /// Returns the observed leaves, some more than once, each with its version.

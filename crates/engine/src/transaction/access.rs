@@ -162,6 +162,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     pub(super) fn call<K: Key, C: Call>(
         &mut self,
         table: &StoredTable<M, K>,
+        key: K,
         record: Record<M>,
         call: C,
     ) -> Result<RecordState, Abort> {
@@ -169,9 +170,12 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         let (protocol, at) = (worker.engine.protocol(), Located { table, record });
         let (cx, local) = (&mut worker.cx, &mut worker.local);
         M::enter(C::PHASE);
-        let found = call.perform(protocol, cx, local, at).map_err(|abort| self.fail(table.id(), abort))?;
+        let found = call
+            .perform(protocol, cx, local, at)
+            .map_err(|abort| self.fail_at(table, key, Some(record), call.groups(), abort))?;
         if table.holds_rows() && !self.may_pass(table, record, call.groups()) {
-            return Err(self.doom(Abort::new(AbortReason::NotDurable)));
+            let abort = Abort::new(AbortReason::NotDurable);
+            return Err(self.fail_at(table, key, Some(record), call.groups(), abort));
         }
         Ok(found)
     }
@@ -204,7 +208,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             if let Some(position) = self.worker.cx.writes.find(record) {
                 return Ok(Access::Own(position));
             }
-            match self.call(table, record, call)? {
+            match self.call(table, key, record, call)? {
                 RecordState::Row => return Ok(Access::Row(record)),
                 RecordState::Absent => return Ok(Access::Absent),
                 RecordState::Unlinked => {}
@@ -228,7 +232,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             if let Some(position) = self.worker.cx.writes.find(record) {
                 return Ok(Access::Own(position));
             }
-            match self.call(table, record, call)? {
+            match self.call(table, key, record, call)? {
                 RecordState::Row => return Ok(Access::Row(record)),
                 RecordState::Absent => return Ok(Access::Absent),
                 RecordState::Unlinked => unlinked = Some(record),
@@ -266,7 +270,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
                         lookup.leaf,
                         lookup.version,
                     );
-                    return observed.map(|()| None).map_err(|abort| self.fail(table.id(), abort));
+                    return observed.map(|()| None).map_err(|abort| self.fail_at(table, key, None, Groups::ALL, abort));
                 }
             }
         }
@@ -457,7 +461,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             Located { table, record },
             change,
         );
-        inserted.map_err(|abort| self.doom(abort))?;
+        inserted.map_err(|abort| self.fail_at(table, key, Some(record), Groups::ALL, abort))?;
         if self.is_recording() {
             self.record_fresh(table, key, record);
         }
@@ -472,7 +476,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             let inserted = self.insert_own(table, key, position)?;
             return Ok(if inserted { Revived::Image(position) } else { Revived::Exists });
         }
-        let access = match self.call(table, record, Read(Projection::EXISTENCE))? {
+        let access = match self.call(table, key, record, Read(Projection::EXISTENCE))? {
             RecordState::Row => Access::Row(record),
             RecordState::Absent => Access::Absent,
             RecordState::Unlinked => return Ok(Revived::Unlinked),
@@ -483,7 +487,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if let Access::Row(_) = access {
             return Ok(Revived::Exists);
         }
-        match self.call(table, record, Write(Groups::ALL, WriteMode::Insert))? {
+        match self.call(table, key, record, Write(Groups::ALL, WriteMode::Insert))? {
             RecordState::Absent => {
                 let worker = &mut *self.worker;
                 worker.engine.protocol().absent_found(&mut worker.local, table.id(), lookup.leaf, lookup.version);
@@ -498,7 +502,10 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             RecordState::Unlinked => Ok(Revived::Unlinked),
             // The record has got a row since it was read as absent. That read can't be valid any
             // more, so the transaction must abort.
-            RecordState::Row => Err(self.doom(Abort::new(AbortReason::ReadValidation))),
+            RecordState::Row => {
+                let abort = Abort::new(AbortReason::ReadValidation);
+                Err(self.fail_at(table, key, Some(record), Groups::ALL, abort))
+            }
         }
     }
 }

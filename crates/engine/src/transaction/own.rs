@@ -91,7 +91,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             WriteMode::CommitTimeUpdate if !image.meets(groups) => {
                 let more = groups.without(merged);
                 if !more.is_empty() {
-                    self.ask(table, position, Write(more, mode))?;
+                    self.ask(table, key, position, Write(more, mode))?;
                 }
                 return Ok(Some(position));
             }
@@ -100,7 +100,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
             WriteMode::Blind if groups.contains(needed) => {
                 let more = groups.without(image);
                 if !more.is_empty() {
-                    self.ask(table, position, Write(more, mode))?;
+                    self.ask(table, key, position, Write(more, mode))?;
                 }
                 self.worker.cx.writes.replace(position, groups);
             }
@@ -156,7 +156,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         call: impl Call,
         missing: Groups,
     ) -> Result<(), Abort> {
-        self.ask(table, position, call)?;
+        self.ask(table, key, position, call)?;
         if self.is_recording() {
             self.record_fetched(table, key, position, missing);
         }
@@ -174,13 +174,22 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Calls the protocol for a record that had a row when the transaction first wrote it.
-    fn ask<K: Key>(&mut self, table: &StoredTable<M, K>, position: usize, call: impl Call) -> Result<(), Abort> {
+    fn ask<K: Key>(
+        &mut self,
+        table: &StoredTable<M, K>,
+        key: K,
+        position: usize,
+        call: impl Call,
+    ) -> Result<(), Abort> {
         self.rewrite(position)?;
         let record = self.worker.cx.writes.entries()[position].record;
-        match self.call(table, record, call)? {
+        match self.call(table, key, record, call)? {
             RecordState::Row => Ok(()),
             // The row has disappeared since: the commit would fail.
-            RecordState::Absent | RecordState::Unlinked => Err(self.doom(Abort::new(AbortReason::RecordGone))),
+            RecordState::Absent | RecordState::Unlinked => {
+                let abort = Abort::new(AbortReason::RecordGone);
+                Err(self.fail_at(table, key, Some(record), call.groups(), abort))
+            }
         }
     }
 }

@@ -131,6 +131,7 @@ where
         match worker.engine.protocol().observe_leaf(&mut worker.cx, &mut worker.local, self.table.id(), leaf, version) {
             Ok(()) => ControlFlow::Continue(()),
             Err(abort) => {
+                worker.cx.note_gap(self.table, abort.reason);
                 self.failed = Some(abort);
                 ControlFlow::Break(())
             }

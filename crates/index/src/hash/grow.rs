@@ -10,13 +10,14 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::bucket::{Bucket, BucketLayout};
 use super::{Extent, HashIndex, LOCKED, ObservedChain};
-use crate::pool::{allocate, initialise};
+use crate::pool::{allocate, initialise, memory_of};
 use crate::{Key, KeyWords};
 
 /// The index grows when more than one bucket in 6 has an overflow bucket: at two and a quarter
@@ -104,6 +105,11 @@ unsafe impl Send for Growth {}
 impl Growth {
     pub(super) fn new(base: usize) -> Self {
         Growth { base, blocks: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Returns the memory of all segments.
+    pub(super) fn memory(&self) -> Vec<Range<usize>> {
+        memory_of(&self.blocks).collect()
     }
 
     /// Allocates a segment of `count` buckets from number `first` on. Its memory is not touched

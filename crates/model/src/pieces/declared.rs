@@ -63,6 +63,18 @@ impl DeclaredTable {
         DeclaredTable { name: name.into(), groups, columns: Vec::new(), row: String::new() }
     }
 
+    /// Returns the names of the columns of these groups, "quantity, ytd". Without names it returns
+    /// the numbers of the groups.
+    pub fn columns_of(&self, groups: Groups) -> String {
+        let of_table = groups.into_iter().take_while(|group| *group < self.groups);
+        let columns = of_table.clone().flat_map(|group| self.columns.get(group).into_iter().flatten());
+        let names: Vec<String> = columns.cloned().collect();
+        if !names.is_empty() {
+            return names.join(", ");
+        }
+        of_table.map(|group| group.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the table's name with the columns of these groups: "stock (quantity, ytd)". Without
     /// names it is "stock/1", or only the table if these are all of its groups.
     pub fn describe(&self, groups: Groups) -> String {
