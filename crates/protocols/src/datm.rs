@@ -179,7 +179,7 @@ impl<M: Machine> DatmWorker<M> {
     /// What it has seen was put back; or another transaction has written a cell since. That one
     /// depends on this one, and the other way round would close a cycle.
     #[inline(always)]
-    fn check_order<F: DatmFaults>(&self) -> Result<(), Abort> {
+    fn check_order<F: DatmFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
         for (cell, _) in &self.locked {
             let Some(own) = self.access(*cell) else { continue };
             if own.is(Accessor::<M>::VOID) {
@@ -187,7 +187,7 @@ impl<M: Machine> DatmWorker<M> {
             }
             let wrote = |other: &Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             if list_of(*cell).newer_than(&own).any(wrote) && !F::TRUST_OWN_READS {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(*cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         Ok(())
@@ -245,13 +245,14 @@ impl<M: Machine, F: DatmFaults> Datm<M, F> {
         let write = &cx.writes.entries()[position];
         let (numbers, kind) = (write.cell_numbers(), write.kind);
         let flags = local.lock(write.cells());
-        let fits = local.check_order::<F>().and_then(|()| {
+        let at_write = |reason| cx.conflict_at_write(position, write.groups(), Abort::new(reason));
+        let fits = local.check_order::<F>(cx).and_then(|()| {
             // A row of another transaction in the own placeholder may have been put back since.
             let is_used = write.fresh && local.locked[0].1 != UNUSED_PLACEHOLDER;
             let is_gone = flags & UNLINKED != 0 || write.needs_row() && flags & ABSENT != 0;
             match (is_used, is_gone) {
-                (true, _) => Err(Abort::new(AbortReason::ReadValidation)),
-                (_, true) => Err(Abort::new(AbortReason::RecordGone)),
+                (true, _) => Err(at_write(AbortReason::ReadValidation)),
+                (_, true) => Err(at_write(AbortReason::RecordGone)),
                 _ => Ok(()),
             }
         });
@@ -383,7 +384,7 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
         let flags = local.lock(at.cells(columns.groups()));
         // The record leaves the index only if its lists are empty, so what was accessed stays.
         let found = flags::found(flags);
-        let order = if found == RecordState::Unlinked { Ok(()) } else { local.check_order::<F>() };
+        let order = if found == RecordState::Unlinked { Ok(()) } else { local.check_order::<F>(cx) };
         if found != RecordState::Unlinked && order.is_ok() {
             local.observe::<F>(cx.began_in());
             cx.copy_row(at, columns);

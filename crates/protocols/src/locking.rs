@@ -254,6 +254,7 @@ impl<L> TwoPhase<L> {
     #[inline(always)]
     fn acquire<M: Machine>(
         &self,
+        cx: &Context<M>,
         local: &mut TwoPhaseWorker<M, L>,
         at: Located<'_, M>,
         groups: Groups,
@@ -263,22 +264,27 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         M::step(if mode == LockMode::Shared { "lock shared" } else { "lock exclusive" });
+        let note = |(cell, abort)| cx.conflict_at(cell, abort);
         if let Some(cells) = Self::wrong_cells(at, groups, mode) {
-            return self.acquire_cells(local, cells, mode);
+            return self.acquire_cells(local, cells, mode).map_err(note);
         }
         match at.only_cell(groups) {
-            Some(cell) => self.acquire_cells(local, std::iter::once(cell), mode),
-            None => self.acquire_cells(local, at.cells(groups), mode),
+            Some(cell) => self.acquire_cells(local, std::iter::once(cell), mode).map_err(note),
+            None => self.acquire_cells(local, at.cells(groups), mode).map_err(note),
         }
     }
 
+    /// Acquires these cells of a record, as [`TwoPhase::acquire`] does.
+    ///
+    /// # Errors
+    /// The transaction must abort. The cell is the one at which it failed.
     #[inline(always)]
     fn acquire_cells<M: Machine>(
         &self,
         local: &mut TwoPhaseWorker<M, L>,
         cells: impl Iterator<Item = Cell<M>>,
         mode: LockMode,
-    ) -> Result<Option<u64>, Abort>
+    ) -> Result<Option<u64>, (Cell<M>, Abort)>
     where
         L: LockManager<M>,
     {
@@ -287,13 +293,15 @@ impl<L> TwoPhase<L> {
             if let Some(position) = local.positions.find(cell.address()) {
                 let (_, has, handle) = &mut local.held[position];
                 if mode == LockMode::Exclusive && *has == LockMode::Shared {
-                    self.locks.upgrade(&mut local.locks, cell, *handle)?;
+                    let upgraded = self.locks.upgrade(&mut local.locks, cell, *handle);
+                    upgraded.map_err(|abort| (cell, abort))?;
                     *has = LockMode::Exclusive;
                 }
                 flags |= L::Word::flags(cell);
                 continue;
             }
-            match self.locks.acquire(&mut local.locks, cell, mode)? {
+            let acquired = self.locks.acquire(&mut local.locks, cell, mode);
+            match acquired.map_err(|abort| (cell, abort))? {
                 LockOutcome::Unlinked => return Ok(None),
                 LockOutcome::Granted(handle, now) => {
                     flags |= now;
@@ -314,14 +322,18 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         M::step("lock declared");
+        let mut acquired = Ok(());
         for row in L::rows_to_lock(cx) {
             let mode = if row.writes { LockMode::Exclusive } else { LockMode::Shared };
             // If the record is unlinked by now, the access will look its key up again.
             if let Some(cells) = row.cells() {
-                self.acquire_cells(local, cells, mode)?;
+                acquired = self.acquire_cells(local, cells, mode).map(drop);
+            }
+            if acquired.is_err() {
+                break;
             }
         }
-        Ok(())
+        acquired.map_err(|(cell, abort)| cx.conflict_at(cell, abort))
     }
 
     /// Acquires the locks of commit-time updates. The transaction holds those of its other writes
@@ -338,9 +350,9 @@ impl<L> TwoPhase<L> {
             }
             let write = &cx.writes.entries()[position];
             let at = Located { table: write.table(), record: write.record };
-            let flags = self.acquire(local, at, merged, LockMode::Exclusive)?;
+            let flags = self.acquire(cx, local, at, merged, LockMode::Exclusive)?;
             if flags.is_none_or(|flags| flags & ABSENT != 0) {
-                return Err(Abort::new(AbortReason::RecordGone));
+                return Err(cx.conflict_at_write(position, merged, Abort::new(AbortReason::RecordGone)));
             }
         }
         Ok(())
@@ -403,7 +415,7 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let Some(flags) = self.acquire(local, at, columns.groups(), LockMode::Shared)? else {
+        let Some(flags) = self.acquire(cx, local, at, columns.groups(), LockMode::Shared)? else {
             return Ok(RecordState::Unlinked);
         };
         cx.copy_row(at, columns);
@@ -429,7 +441,7 @@ impl<M: Machine, L: LockManager<M>> Protocol<M> for TwoPhase<L> {
                 Ok(RecordState::Row)
             };
         }
-        let Some(flags) = self.acquire(local, at, groups, LockMode::Exclusive)? else {
+        let Some(flags) = self.acquire(cx, local, at, groups, LockMode::Exclusive)? else {
             return Ok(RecordState::Unlinked);
         };
         if flags & ABSENT != 0 {

@@ -409,16 +409,18 @@ impl<M: Machine, F: TimestampOrderingFaults> Protocol<M> for TimestampOrdering<M
             if write.kind == WriteKind::Nothing {
                 // A row that was inserted and deleted again was read as absent: the next insert of
                 // its key must come later.
-                Self::access(local, write.cells(), Access::Read, |_| {})?;
+                let read = Self::access(local, write.cells(), Access::Read, |_| {});
+                read.map_err(|abort| cx.conflict_at_write(position, write.groups(), abort))?;
             }
             let merged = write.merged();
             if merged.is_empty() {
                 continue;
             }
             let cells = write.table().cells(write.record, merged);
-            let flags = Self::access(local, cells, Access::Prewrite, |_| {})?;
+            let prewritten = Self::access(local, cells, Access::Prewrite, |_| {});
+            let flags = prewritten.map_err(|abort| cx.conflict_at_write(position, merged, abort))?;
             if flags & (ABSENT | UNLINKED) != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
+                return Err(cx.conflict_at_write(position, merged, Abort::new(AbortReason::RecordGone)));
             }
         }
         cx.writes.apply_updates();

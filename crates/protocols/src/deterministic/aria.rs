@@ -65,7 +65,7 @@ mod gaps;
 
 use std::marker::PhantomData;
 
-use contend_engine::sets::WriteKind;
+use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{
     Abort, AbortReason, Cell, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located,
     NamedProtocol, Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome,
@@ -216,6 +216,19 @@ impl<M: Machine, F: AriaFaults> Aria<M, F> {
         found.raw |= local.reads.iter().any(|cell| is_behind::<M>(writer(*cell), ticket));
         found.raw |= local.gaps_read.iter().any(|gap| is_behind::<M>(self.gaps.writer(*gap), ticket));
         found
+    }
+
+    /// Notes the cell of a conflict, if it is not in a gap only.
+    #[cold]
+    fn placed(cx: &Context<M>, local: &AriaWorker<M>, abort: Abort) -> Abort {
+        let ticket = local.ticket;
+        let cell = match abort.reason {
+            AbortReason::WriteLocked => {
+                cx.writes.entries().iter().flat_map(Write::cells).find(|cell| Self::is_lost(*cell, ticket))
+            }
+            _ => local.reads.iter().copied().find(|cell| is_behind::<M>(writer(*cell), ticket)),
+        };
+        cell.map_or(abort, |cell| cx.conflict_at(cell, abort))
     }
 
     /// Decides whether the transaction commits.
@@ -382,7 +395,7 @@ impl<M: Machine, F: AriaFaults> Protocol<M> for Aria<M, F> {
         let ready = local.member.ready();
         self.rounds.wait(&mut local.member, ready)?;
         let conflicts = self.conflicts(cx, local);
-        self.decide(conflicts)?;
+        self.decide(conflicts).map_err(|abort| Self::placed(cx, local, abort))?;
         // No other transaction of the batch installs any of these cells, and none reads before all
         // have installed.
         alone::install_all(cx);

@@ -390,14 +390,16 @@ impl<M: Machine, F: BambooFaults> Protocol<M> for Bamboo<M, F> {
         // The locks of commit-time updates. They come first, because they add predecessors.
         for position in 0..cx.writes.len() {
             let write = &cx.writes.entries()[position];
-            if write.merged().is_empty() {
+            let merged = write.merged();
+            if merged.is_empty() {
                 continue;
             }
             M::step("lock exclusive");
-            let cells = write.table().cells(write.record, write.merged());
-            let flags = self.acquire(local, cells.clone(), LockMode::Exclusive)?;
+            let cells = write.table().cells(write.record, merged);
+            let acquired = self.acquire(local, cells.clone(), LockMode::Exclusive);
+            let flags = acquired.map_err(|abort| cx.conflict_at_write(position, merged, abort))?;
             if flags.is_none_or(|flags| flags & ABSENT != 0) {
-                return Err(Abort::new(AbortReason::RecordGone));
+                return Err(cx.conflict_at_write(position, merged, Abort::new(AbortReason::RecordGone)));
             }
             self.use_held(local, cells, AfterUse::Keep, || ())?;
         }

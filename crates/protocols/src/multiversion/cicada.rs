@@ -191,7 +191,7 @@ impl<M: Machine, F: ValidationFaults> CicadaRules<M, F> {
     fn place_intents(&self, cx: &Context<M>, txn: &mut ValidatingTxn<M>, position: usize) -> Result<(), Abort> {
         let write = &cx.writes.entries()[position];
         let (ts, waits) = (txn.ts, self.options.pending == PendingVersionPolicy::Wait);
-        txn.place_intents::<F>(write, position, write.cell_numbers(), |other| other < ts && waits)
+        txn.place_intents::<F>(cx, position, write.cell_numbers(), |other| other < ts && waits)
     }
 
     /// Sorts the writes by the `wts` of their newest versions, the latest first: those cells are
@@ -343,7 +343,7 @@ impl<M: Machine, F: ValidationFaults> VersionRules<M> for CicadaRules<M, F> {
         let is_calm = *commits_in_a_row >= CALM_AFTER;
         // Step 1: the early check. It raises no `rts`, so it proves nothing; step 5 looks again.
         if self.options.precheck && !is_calm && !cx.writes.is_empty() {
-            txn.check_reads::<F>()?;
+            txn.check_reads::<F>(cx)?;
         }
         // Steps 2 and 3: pending versions, those of the most contended cells first.
         if self.options.sort && !is_calm {

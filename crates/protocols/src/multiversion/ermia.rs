@@ -216,10 +216,13 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
             // or U finds T's rts. Swapped, both could miss the other: T would look first, and U
             // would load before the rts is there.
             raise_rts::<M, F>(cell, commit_ts);
-            match Self::known_overwriter(overwriter_of((cell, word), commit_ts)?) {
+            let overwriter = overwriter_of((cell, word), commit_ts).map_err(|abort| cx.conflict_at(cell, abort))?;
+            match Self::known_overwriter(overwriter) {
                 Some((overwriter, sstamp)) if overwriter <= commit_ts => local.window.lower_sstamp(sstamp),
                 // The overwriter's own test, with this transaction as its predecessor.
-                Some((_, sstamp)) if commit_ts >= sstamp => return Err(Abort::new(AbortReason::ExclusionWindow)),
+                Some((_, sstamp)) if commit_ts >= sstamp => {
+                    return Err(cx.conflict_at(cell, Abort::new(AbortReason::ExclusionWindow)));
+                }
                 _ => {}
             }
         }
@@ -229,7 +232,7 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
             write.cells().for_each(|cell| raise_rts::<M, F>(cell, commit_ts));
         }
         for (leaf, version) in cx.nodes.observed() {
-            raise_leaf_rts(leaf, version, commit_ts)?;
+            raise_leaf_rts(leaf, version, commit_ts).map_err(|abort| cx.conflict_in(leaf, abort))?;
         }
         M::step("predecessors");
         for cell in local.txn.intents.cells() {

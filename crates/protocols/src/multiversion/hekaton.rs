@@ -52,8 +52,8 @@
 use std::marker::PhantomData;
 
 use contend_engine::{
-    Abort, AbortReason, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection, ProtocolInfo,
-    RecordState, WriteMode,
+    Abort, AbortReason, Cell, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, Projection,
+    ProtocolInfo, RecordState, WriteMode,
 };
 use contend_machine::Machine;
 
@@ -85,31 +85,33 @@ pub struct HekatonWorker<M: Machine> {
     /// Whether it has read a version that was replaced already, or missed a row that was there
     /// already: that can't be the state at its end.
     has_read_old: bool,
+    /// The cell of such a version, if it was one.
+    old_read: Option<Cell<M>>,
 }
 
 impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
-    /// Returns whether each version that the transaction has read at its begin is the one at
-    /// `end_ts` as well.
+    /// Checks that each version that the transaction has read at its begin is the one at `end_ts`
+    /// as well.
     #[inline(always)]
-    fn reads_are_same_at(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
+    fn check_reads_at(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
+        let at = |cell| cx.conflict_at(cell, Abort::new(AbortReason::ReadValidation));
         if local.has_read_old {
-            return Ok(false);
+            return Err(local.old_read.map_or_else(|| Abort::new(AbortReason::ReadValidation), at));
         }
         for &entry in &local.read_set {
-            if !is_still_visible(entry, end_ts, waits_for_earlier_than::<F>(end_ts))? {
-                return Ok(false);
+            let visible = is_still_visible(entry, end_ts, waits_for_earlier_than::<F>(end_ts));
+            if !visible.map_err(|abort| cx.conflict_at(entry.0, abort))? {
+                return Err(at(entry.0));
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Validates the reads and the leaves of a transaction that commits at `end_ts`.
     #[inline(always)]
     fn validate(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
         M::step("check reads");
-        if !Self::reads_are_valid(local, end_ts)? {
-            return Err(Abort::new(AbortReason::ReadValidation));
-        }
+        Self::check_reads(cx, local, end_ts)?;
         cx.nodes.validate()
     }
 }
@@ -139,7 +141,12 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
-        HekatonWorker { txn: self.shared.of_worker(worker), read_set: Vec::with_capacity(64), has_read_old: false }
+        HekatonWorker {
+            txn: self.shared.of_worker(worker),
+            read_set: Vec::with_capacity(64),
+            has_read_old: false,
+            old_read: None,
+        }
     }
 
     fn collector(&self) -> &Collector<M> {
@@ -170,7 +177,7 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        let HekatonWorker { txn, read_set, has_read_old } = local;
+        let HekatonWorker { txn, read_set, has_read_old, old_read } = local;
         let is_unchecked = txn.reads_only;
         txn.read::<F>(cx, at, columns, |version| match version {
             // Nothing will be checked.
@@ -178,7 +185,8 @@ impl<M: Machine, F: HekatonFaults> VersionRules<M> for HekatonRules<M, F> {
             ReadVersion::Newest((_, word)) if word & UNLINKED != 0 => {}
             ReadVersion::Newest(entry) => read_set.push(entry),
             // Also a row that another transaction has inserted since: it is there at the end.
-            ReadVersion::Old(..) | ReadVersion::None => *has_read_old = true,
+            ReadVersion::Old(cell, _) => (*has_read_old, *old_read) = (true, Some(cell)),
+            ReadVersion::None => (*has_read_old, *old_read) = (true, None),
         })
     }
 
@@ -260,9 +268,9 @@ faults! {
 
 /// Where the algorithm asks for its faults.
 impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
-    /// Returns whether the transaction's reads are valid at `end_ts`.
+    /// Checks that the transaction's reads are valid at `end_ts`.
     #[inline(always)]
-    fn reads_are_valid(local: &HekatonWorker<M>, end_ts: u64) -> Result<bool, Abort> {
-        if F::FORGET_READ_ONLY { Ok(true) } else { Self::reads_are_same_at(local, end_ts) }
+    fn check_reads(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
+        if F::FORGET_READ_ONLY { Ok(()) } else { Self::check_reads_at(cx, local, end_ts) }
     }
 }

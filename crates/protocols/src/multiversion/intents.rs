@@ -259,7 +259,7 @@ impl<M: Machine> WriteIntents<M> {
             None => {
                 let mut flags = 0;
                 for cell in at.cells(groups) {
-                    flags |= place(self, cell)?;
+                    flags |= place(self, cell).map_err(|abort| cx.conflict_at(cell, abort))?;
                 }
                 flags
             }

@@ -141,17 +141,18 @@ impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
     /// The updates come too late for this cell, the version has taken too many of them, or the
     /// record is gone.
     #[inline(always)]
-    fn place_commuting_intent(txn: &mut ValidatingTxn<M>, cell: Cell<M>) -> Result<(), Abort> {
+    fn place_commuting_intent(cx: &Context<M>, txn: &mut ValidatingTxn<M>, cell: Cell<M>) -> Result<(), Abort> {
         let intent = txn.ts | COMMUTING_INTENT;
-        let word = txn.intents.place(cell, intent, WAITS_MAX, |other| other & COMMUTING_INTENT != 0)?;
+        let placed = txn.intents.place(cell, intent, WAITS_MAX, |other| other & COMMUTING_INTENT != 0);
+        let word = placed.map_err(|abort| cx.conflict_at(cell, abort))?;
         if word & (UNLINKED | ABSENT) != 0 {
-            return Err(Abort::new(AbortReason::RecordGone));
+            return Err(cx.conflict_at(cell, Abort::new(AbortReason::RecordGone)));
         }
         let was_read = txn.was_read_later::<F>(cell);
         let is_late = wts_of(word) > txn.ts;
         let is_full = (wts_of(word) + 1).is_multiple_of(TIMESTAMP_STRIDE);
         if was_read || is_late && (is_full || !SuffixKind::CommutingUpdates.covers_all_after(cell, txn.ts)) {
-            return Err(Abort::new(AbortReason::WriteLocked));
+            return Err(cx.conflict_at(cell, Abort::new(AbortReason::WriteLocked)));
         }
         Ok(())
     }
@@ -300,11 +301,11 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
         for (position, write) in cx.writes.entries().iter().enumerate() {
             let (updated, rewritten) = self.divide(write);
             let cells = |numbers| write.table().cells(write.record, numbers);
-            txn.place_intents::<F>(write, position, rewritten, |other| other < ts)?;
+            txn.place_intents::<F>(cx, position, rewritten, |other| other < ts)?;
             for (number, cell) in updated.into_iter().zip(cells(updated)) {
                 if txn.has_read(cell) {
                     // The read has to be in time anyway.
-                    txn.place_intents::<F>(write, position, Groups::of(number as u32), |other| other < ts)?;
+                    txn.place_intents::<F>(cx, position, Groups::of(number as u32), |other| other < ts)?;
                 } else {
                     commuting.push((write.table().expected_rows(), cell));
                 }
@@ -316,7 +317,7 @@ impl<M: Machine, F: MstoFaults> VersionRules<M> for MstoRules<M, F> {
         // come last, so that their intents are held shortest.
         commuting.sort_unstable_by_key(|&(rows, cell)| (Reverse(rows), cell.address()));
         for &(_, cell) in &*commuting {
-            Self::place_commuting_intent(txn, cell)?;
+            Self::place_commuting_intent(cx, txn, cell)?;
         }
         // Phase 3.
         txn.intents.copy(cx, &self.collector, false, ts)?;

@@ -312,8 +312,9 @@ impl<M: Machine, F: MvtoFaults> VersionRules<M> for MvtoRules<M, F> {
                 continue;
             }
             for cell in write.table().cells(write.record, write.merged()) {
-                if Self::place_intent(&mut local.intents, local.ts, cell)? & (ABSENT | UNLINKED) != 0 {
-                    return Err(Abort::new(AbortReason::RecordGone));
+                let placed = Self::place_intent(&mut local.intents, local.ts, cell);
+                if placed.map_err(|abort| cx.conflict_at(cell, abort))? & (ABSENT | UNLINKED) != 0 {
+                    return Err(cx.conflict_at(cell, Abort::new(AbortReason::RecordGone)));
                 }
             }
         }

@@ -277,19 +277,21 @@ impl<M: Machine> ValidatingTxn<M> {
     #[inline(always)]
     pub(crate) fn place_intents<F: ValidationFaults>(
         &mut self,
-        write: &Write<M>,
+        cx: &Context<M>,
         position: usize,
         numbers: Groups,
         waits: impl Fn(u64) -> bool,
     ) -> Result<(), Abort> {
+        let write = &cx.writes.entries()[position];
         for (number, cell) in numbers.into_iter().zip(write.table().cells(write.record, numbers)) {
-            let word = self.intents.place(cell, self.ts, WAITS_MAX, |intent| waits(intent))?;
+            let placed = self.intents.place(cell, self.ts, WAITS_MAX, |intent| waits(intent));
+            let word = placed.map_err(|abort| cx.conflict_at(cell, abort))?;
             if word & UNLINKED != 0 || write.needs_row() && word & ABSENT != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
+                return Err(cx.conflict_at(cell, Abort::new(AbortReason::RecordGone)));
             }
             if self.is_too_late::<F>(cell, word) {
                 let Some((before, over)) = self.version_under_invisible_write::<F>(write, number, cell) else {
-                    return Err(Abort::new(AbortReason::WriteLocked));
+                    return Err(cx.conflict_at(cell, Abort::new(AbortReason::WriteLocked)));
                 };
                 self.skipped.push(SkippedWrite { position, number, before, over });
             }
@@ -405,20 +407,20 @@ impl<M: Machine> ValidatingTxn<M> {
         // With a fence of its own for each leaf, between the rts and the look at the version; pairs
         // with the fence of `WriteIntents::adopt_placeholder`.
         for (leaf, version) in cx.nodes.observed() {
-            raise_leaf_rts(leaf, version, self.ts)?;
+            raise_leaf_rts(leaf, version, self.ts).map_err(|abort| cx.conflict_in(leaf, abort))?;
         }
-        self.check_reads::<F>()
+        self.check_reads::<F>(cx)
     }
 
     /// Checks that each version that was read is the one that a new search at the transaction's
     /// time finds. Without a raised `rts` before, the answer is of the moment only (Cicada's early
     /// check); after it, the answer lasts.
     #[inline(always)]
-    pub(crate) fn check_reads<F: ValidationFaults>(&self) -> Result<(), Abort> {
+    pub(crate) fn check_reads<F: ValidationFaults>(&self, cx: &Context<M>) -> Result<(), Abort> {
         M::step("check reads");
         for &entry in &self.read_set {
-            if !self.is_valid::<F>(entry)? {
-                return Err(Abort::new(AbortReason::ReadValidation));
+            if !self.is_valid::<F>(entry).map_err(|abort| cx.conflict_at(entry.0, abort))? {
+                return Err(cx.conflict_at(entry.0, Abort::new(AbortReason::ReadValidation)));
             }
         }
         Ok(())

@@ -238,14 +238,14 @@ impl<F: MoccFaults> MoccValidation<F> {
         cx.writes.sort();
         for rank in 0..cx.writes.len() {
             for cell in cx.writes.entries()[cx.writes.sorted(rank)].cells() {
-                Self::lock(own, cell, true)?;
+                Self::lock(own, cell, true).map_err(|abort| cx.conflict_at(cell, abort))?;
             }
         }
         // The exclusive locks keep other commits away from the words of these cells, so this second
         // round waits for no commit and needs no order.
         for write in cx.writes.entries() {
             for cell in write.cells() {
-                let word = reads.lock(cell, write.needs_row(), WAITS_MAX)?;
+                let word = reads.lock(cx, cell, write.needs_row(), WAITS_MAX)?;
                 own.overwritten = own.overwritten.max(word & !FLAGS);
             }
         }
@@ -259,7 +259,7 @@ impl<F: MoccFaults> MoccValidation<F> {
         own: &mut MoccWorker<M>,
     ) -> Result<(), Abort> {
         M::step("validate");
-        let mut valid = true;
+        let mut changed_at = None;
         for position in 0..reads.entries.len() {
             let read = reads.entries[position];
             // SeqCst: in one order with the fences of other commits and with the load of the epoch
@@ -276,13 +276,12 @@ impl<F: MoccFaults> MoccValidation<F> {
                 // heated at once.
                 Self::heat(own, read.cell, cx.current_epoch());
                 own.suspects.push(read.cell.address());
-                valid = false;
+                changed_at = changed_at.or(Some(read.cell));
             }
         }
-        if valid {
-            cx.nodes.validate_as(tid::order_of_validation::<F>())
-        } else {
-            Err(Abort::new(AbortReason::ReadValidation))
+        match changed_at {
+            None => cx.nodes.validate_as(tid::order_of_validation::<F>()),
+            Some(cell) => Err(cx.conflict_at(cell, Abort::new(AbortReason::ReadValidation))),
         }
     }
 

@@ -164,13 +164,13 @@ impl<M: Machine, F: NestedFaults> Validation<M> for NestedValidation<F> {
             let now = read.cell.word().load(Ordering::Relaxed);
             // The transaction holds no lock yet, so a lock is that of another commit.
             if now & LOCKED != 0 || observed(now) != read.observed_word() {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         // Acquire: as `NodeSet::validate`.
-        let changed = |(leaf, version): (Leaf<M>, u64)| leaf.version_as(Ordering::Acquire) != version;
-        if cx.nodes.observed().skip(own.first_leaf).any(changed) {
-            return Err(Abort::new(AbortReason::Phantom));
+        let changed = |(leaf, version): &(Leaf<M>, u64)| leaf.version_as(Ordering::Acquire) != *version;
+        if let Some((leaf, _)) = cx.nodes.observed().skip(own.first_leaf).find(changed) {
+            return Err(cx.conflict_in(leaf, Abort::new(AbortReason::Phantom)));
         }
         own.retries = 0;
         Ok(())

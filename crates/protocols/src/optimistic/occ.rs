@@ -116,13 +116,13 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
     }
 
     /// Locks each cell once, and checks that no cell that was read was written after the beginning.
-    fn lock_and_validate(reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) -> Result<(), Abort> {
+    fn lock_and_validate(cx: &Context<M>, reads: &mut ReadsAndLocks<M>, own: &OccWorker<M>) -> Result<(), Abort> {
         let mut previous = None;
         for (position, &Touched { cell, reads: is_read, writes, needs_row }) in own.touched.iter().enumerate() {
             let is_new = previous != Some(cell.address());
             previous = Some(cell.address());
             if is_new && Self::locks(writes) {
-                reads.lock(cell, needs_row, WAITS_MAX)?;
+                reads.lock(cx, cell, needs_row, WAITS_MAX)?;
             }
             // A version after the start timestamp fails. One that is not later is the version that
             // was read: its writer held the lock from before that timestamp until it had installed,
@@ -133,7 +133,7 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
             let written_at = cell.word().load(Ordering::Relaxed) >> VERSION_SHIFT;
             let is_too_new = written_at > own.start;
             if is_read && is_too_new && !Self::is_trusted(&own.touched[..position], cell) {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         Ok(())
@@ -208,7 +208,7 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         M::step("lock");
         let early = Self::end_before_locks(own);
         Self::collect_touched(cx, reads, &mut own.touched);
-        Self::lock_and_validate(reads, own)?;
+        Self::lock_and_validate(cx, reads, own)?;
         // SeqCst: pairs with the fence of `ReadsAndLocks::observe`: the locks come before the
         // stores to the rows. It also pairs with the same fence of other commits: own inserts into
         // the index come before the loads of the versions of other leaves. So if two transactions

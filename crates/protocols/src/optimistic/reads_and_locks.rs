@@ -322,7 +322,7 @@ impl<M: Machine> ReadsAndLocks<M> {
     /// Locks a cell, and returns its word from before. A record that does not fit `needs_row`, or
     /// is out of the index, aborts; so does a lock that another still holds after `pauses`.
     #[inline(always)]
-    pub(crate) fn lock(&mut self, cell: Cell<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
+    pub(crate) fn lock(&mut self, cx: &Context<M>, cell: Cell<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
         let mut spin = Spin::<M>::new();
         loop {
             // Relaxed: the exchange below decides. The load comes first because it leaves the line
@@ -331,13 +331,13 @@ impl<M: Machine> ReadsAndLocks<M> {
             let word = cell.word().load(Ordering::Relaxed);
             if word & LOCKED != 0 {
                 if spin.count() >= pauses {
-                    return Err(Abort::new(AbortReason::WriteLocked));
+                    return Err(cx.conflict_at(cell, Abort::new(AbortReason::WriteLocked)));
                 }
                 spin.wait();
                 continue;
             }
             if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {
-                return Err(Abort::new(AbortReason::RecordGone));
+                return Err(cx.conflict_at(cell, Abort::new(AbortReason::RecordGone)));
             }
             // The exchange is where the lock is taken. It succeeds only on the word that was judged
             // above. A collector exchanges the first cell's word as well
@@ -380,8 +380,8 @@ impl<M: Machine> ReadsAndLocks<M> {
             // The word from before the lock. An update or a delete aborts here if the row is gone.
             // The write set has each cell once, so none is locked twice.
             let version = match cells.only_first() {
-                Some(cell) => self.lock(cell, needs_row, pauses)? & !FLAGS,
-                None => self.lock_all(cells, needs_row, pauses)?,
+                Some(cell) => self.lock(cx, cell, needs_row, pauses)? & !FLAGS,
+                None => self.lock_all(cx, cells, needs_row, pauses)?,
             };
             largest = largest.max(version);
         }
@@ -390,10 +390,10 @@ impl<M: Machine> ReadsAndLocks<M> {
 
     /// Locks these cells of a record, and returns the largest version.
     #[inline(never)]
-    fn lock_all(&mut self, cells: Cells<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
+    fn lock_all(&mut self, cx: &Context<M>, cells: Cells<M>, needs_row: bool, pauses: u32) -> Result<u64, Abort> {
         let mut largest = 0;
         for cell in cells {
-            largest = largest.max(self.lock(cell, needs_row, pauses)? & !FLAGS);
+            largest = largest.max(self.lock(cx, cell, needs_row, pauses)? & !FLAGS);
         }
         Ok(largest)
     }
@@ -427,7 +427,7 @@ impl<M: Machine> ReadsAndLocks<M> {
             let has_new_presence = difference & (ABSENT | UNLINKED) != 0;
             let locked_by_other = self.is_locked_by_other::<F>(read, now);
             if has_new_version || has_new_presence || locked_by_other {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         cx.nodes.validate_as(tid::order_of_validation::<F>())

@@ -133,7 +133,7 @@ impl<F: TicTocFaults> TicTocValidation<F> {
         for rank in 0..cx.writes.len() {
             let write = &cx.writes.entries()[if in_order { cx.writes.sorted(rank) } else { rank }];
             for cell in write.cells() {
-                let word = reads.lock(cell, write.needs_row(), pauses)?;
+                let word = reads.lock(cx, cell, write.needs_row(), pauses)?;
                 max_rts = max_rts.max(Self::rts_to_commit_after(word));
             }
         }
@@ -153,13 +153,14 @@ impl<F: TicTocFaults> TicTocValidation<F> {
             // Relaxed: a first look, which may be wrong either way, and has no partner; validation
             // looks again.
             let changed = |read: &Read<M>| !Self::still_valid(*read, read.cell.word().load(Ordering::Relaxed));
-            if reads.entries.iter().any(changed) {
-                return Err(Abort::new(AbortReason::ReadValidation));
+            if let Some(read) = reads.entries.iter().find(|read| changed(read)) {
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
             spin_for::<M>((self.options.relock_ns as f64 * M::cycles_per_second() / 1e9) as u64);
             // Another may wait for what this one does, by the clock of its machine.
             M::yield_now();
         }
+        // The place is that of the last try, which has noted it.
         Err(Abort::new(AbortReason::WriteLocked))
     }
 
@@ -225,7 +226,7 @@ impl<F: TicTocFaults> TicTocValidation<F> {
             let is_in_interval =
                 rts(read.observed_word()) >= commit_ts && !read.will_write() && !reads.has_locked(read.cell);
             if !is_in_interval && !self.extend_rts(reads, read, commit_ts) {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         if cx.nodes.is_empty() {

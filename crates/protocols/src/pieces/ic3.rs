@@ -619,7 +619,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         }
         let classes = local.classes(table);
         if classes.is_settled {
-            return self.miss_settled_leaf(local);
+            return self.miss_settled_leaf(cx, local);
         }
         if !classes.contended.is_empty() {
             self.note_gap(local, table, leaf);

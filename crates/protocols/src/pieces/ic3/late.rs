@@ -62,7 +62,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let StepCell { cell, write, .. } = local.cells[step];
             let Some((position, _)) = write else { continue };
             let write = &cx.writes.entries()[position];
-            local.late.lock(cell, write.needs_row(), WAITS_MAX)?;
+            local.late.lock(cx, cell, write.needs_row(), WAITS_MAX)?;
             // Once all cells of the write are locked.
             let is_last =
                 local.cells.get(step + 1).is_none_or(|next| next.write.map(|(next, _)| next) != Some(position));
@@ -73,7 +73,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for read in &local.late.entries {
             // Relaxed: this transaction holds the lock.
             if (read.cell.word().load(Ordering::Relaxed) ^ read.observed_word()) & !(LOCKED | QUEUED) != 0 {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         self.prepare_commit(cx, local)?;

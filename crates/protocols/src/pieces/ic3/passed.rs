@@ -109,16 +109,16 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     ///
     /// # Errors
     /// One has changed, or another transaction has locked it.
-    pub(super) fn validate_passed(local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+    pub(super) fn validate_passed(cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         for position in 0..local.passed.len() {
             let read = local.passed[position];
             // SeqCst: behind the fence, in one order with those of others (the module comment).
             let now = read.cell.word().load(Ordering::SeqCst);
             if (now ^ read.observed_word()) & !(LOCKED | QUEUED | UNLINKED) != 0 {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
             if now & LOCKED != 0 && !local.reads.has_locked(read.cell) {
-                return Err(Abort::new(AbortReason::ReadLocked));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadLocked)));
             }
         }
         Ok(())

@@ -70,7 +70,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 cx.copy_row(at, columns);
                 return Ok(RecordState::Row);
             } else if !self.awaits_predecessors(local)? {
-                return Err(self.miss_settled(local));
+                return Err(self.miss_settled(cx, local));
             }
         }
     }
@@ -80,11 +80,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// # Errors
     /// Always: the row may be there at the next try, or the declaration is wrong.
     #[cold]
-    pub(super) fn miss_settled_leaf(&self, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
+    pub(super) fn miss_settled_leaf(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
         if self.awaits_predecessors(local)? {
             return Err(Abort::new(AbortReason::ReadLocked));
         }
-        Err(self.miss_settled(local))
+        Err(self.miss_settled(cx, local))
     }
 
     /// Waits for the ends of all predecessors, and returns whether there were any.
@@ -100,16 +100,16 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// A row that was missed may be there a moment later: the transaction that has inserted it, and
     /// from which the key is known, may have ended in between. So only a row that is missed again
     /// and again breaks the promise.
-    fn miss_settled(&self, local: &mut Ic3Worker<M>) -> Abort {
+    fn miss_settled(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> Abort {
         for read in &local.reads.entries {
             let word = lock(read.cell);
             let is_written = Self::is_written_by_other(local, read.cell);
             unlock(read.cell, word);
             if changed(word, read.observed_word()) {
-                return Abort::new(AbortReason::ReadValidation);
+                return cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation));
             }
             if is_written {
-                return Abort::new(AbortReason::ReadLocked);
+                return cx.conflict_at(read.cell, Abort::new(AbortReason::ReadLocked));
             }
         }
         // The predecessors that have aborted have doomed this transaction before they ended.

@@ -9,6 +9,7 @@ use crate::accessors::{Shown, list_of, shown_word, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
+use crate::optimistic::Read;
 use crate::pieces::plan::TableClasses;
 
 /// Whether a row has another version, or is another, than when its word was observed.
@@ -95,14 +96,15 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         // A step that can't be valid any more leaves the cells alone. Relaxed: a first look, which
         // `validate` repeats.
         let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
-        if local.reads.entries.iter().any(|read| changed(now(read.cell), read.observed_word()))
+        let is_stale = |read: &&Read<M>| changed(now(read.cell), read.observed_word());
+        if let Some(read) = local.reads.entries.iter().find(is_stale)
             && !F::SKIP_PIECE_VALIDATION
         {
-            return Err(Abort::new(AbortReason::ReadValidation));
+            return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
         }
         for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
-            local.reads.lock(*cell, needs_row, WAITS_MAX)?;
+            local.reads.lock(cx, *cell, needs_row, WAITS_MAX)?;
         }
         Ok(())
     }
@@ -130,11 +132,13 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         M::step("validate step");
         // Relaxed: this transaction has locked the cells.
         let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
-        let stale = local.reads.entries.iter().any(|read| changed(now(read.cell), read.observed_word()));
+        let stale = local.reads.entries.iter().find(|read| changed(now(read.cell), read.observed_word()));
         let outcome = match stale {
-            true if !F::SKIP_PIECE_VALIDATION => Err(Abort::new(AbortReason::ReadValidation)),
+            Some(read) if !F::SKIP_PIECE_VALIDATION => {
+                Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)))
+            }
             // SeqCst: behind the fence above, in one order with those of others (`gaps`).
-            _ => Self::validate_passed(local).and_then(|()| cx.nodes.validate_as(Ordering::SeqCst)),
+            _ => Self::validate_passed(cx, local).and_then(|()| cx.nodes.validate_as(Ordering::SeqCst)),
         };
         if outcome.is_err() && !cx.nodes.is_empty() {
             self.progress.has_not_validated(local.member.own);

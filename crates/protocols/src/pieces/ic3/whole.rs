@@ -202,7 +202,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let mut is_passed = false;
         for StepCell { cell, write, .. } in &local.cells {
             let needs_row = write.is_some_and(|(position, _)| cx.writes.entries()[position].needs_row());
-            match local.reads.lock(*cell, needs_row, Wait::Spin.pauses()) {
+            match local.reads.lock(cx, *cell, needs_row, Wait::Spin.pauses()) {
                 Ok(_) => {}
                 // Its step waits longer, and takes its locks in order.
                 Err(abort) if abort.reason == AbortReason::WriteLocked && local.of.is_none() => return Ok(false),
@@ -253,16 +253,16 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let now = now(&read);
             let is_locked_by_other = now & LOCKED != 0 && !local.reads.has_locked(read.cell);
             if (changed(now, read.observed_word()) || is_locked_by_other) && !F::SKIP_PIECE_VALIDATION {
-                return Err(Abort::new(AbortReason::ReadValidation));
+                return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
         // Relaxed: this transaction has locked the cells.
         let is_stale = |read: &Read<M>| changed(read.cell.word().load(Ordering::Relaxed), read.observed_word());
-        if local.late.entries.iter().any(is_stale) {
-            return Err(Abort::new(AbortReason::ReadValidation));
+        if let Some(read) = local.late.entries.iter().find(|read| is_stale(read)) {
+            return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
         }
         if !local.passed.is_empty() {
-            Self::validate_passed(local)?;
+            Self::validate_passed(cx, local)?;
         }
         // SeqCst: behind the fence of the commit, in one order with those of others (`gaps`).
         if cx.nodes.is_empty() { Ok(()) } else { cx.nodes.validate_as(Ordering::SeqCst) }
