@@ -37,8 +37,8 @@ use std::sync::{Arc, Mutex};
 
 use contend_model::random::{GOLDEN_GAMMA, mix};
 use contend_model::{
-    Abort, Core, DeclarationNeeds, Declare, Groups, IndexKind, Inspect, Key, Load, OptionSpec, Options, OutOfMemory,
-    TableSpec, Tables, Txn,
+    Abort, Core, DeclarationNeeds, Declare, Groups, IndexKind, Inspect, Key, KeyWords, Load, OptionSpec, Options,
+    OutOfMemory, TableSpec, Tables, Txn,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -692,6 +692,15 @@ impl Workload for FileWorkload {
             announce(tx, &self.handles, &input.keys, &kind.groups);
         }
         client.memory.run(tx, &kind.code, &interpret::Tables { shapes: tables, handles: &self.handles }, input)
+    }
+
+    fn key_parts(&self, table: &str, key: &KeyWords) -> Vec<(String, u64)> {
+        let tables = &self.program.tables;
+        let Some(table) = tables.iter().find(|known| known.name == table && known.key.len() > 1) else {
+            return Vec::new();
+        };
+        let parts = table.key.iter().zip(&table.shape.parts);
+        parts.map(|(column, part)| (table.columns[*column].name.clone(), part.of(key) as u64)).collect()
     }
 
     fn committed(&self, client: &mut Client, _: &Input) {

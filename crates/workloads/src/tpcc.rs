@@ -48,7 +48,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_model::options::Fraction;
 use contend_model::{
-    Abort, Core, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, Types, options,
+    Abort, Core, Declare, Direction, IndexKind, Inspect, KeyWords, Load, OutOfMemory, TableSpec, Tables, Txn, Types,
+    options,
 };
 
 use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
@@ -479,6 +480,10 @@ impl<F: Faults> Workload for Tpcc<F> {
             Input::StockLevel(input) => self.stock_level(tx, client, input),
             Input::LastOrderStatus(input) => self.last_order_status(tx, client, input),
         }
+    }
+
+    fn key_parts(&self, table: &str, key: &KeyWords) -> Vec<(String, u64)> {
+        schema::key_parts(table, key[0])
     }
 
     fn committed(&self, client: &mut Client, input: &Input) {

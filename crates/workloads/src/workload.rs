@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use contend_model::pieces::{DeclaredTable, TypeSet, Types};
 use contend_model::{
-    Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, Load, Options, OutOfMemory, TableSpec, Tables, Txn,
+    Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, KeyWords, Load, Options, OutOfMemory, TableSpec,
+    Tables, Txn,
 };
 
 /// The name of a workload or of one of its presets, with its description.
@@ -153,6 +154,13 @@ pub trait Workload: Sized + Send + Sync + 'static {
 
     /// Tells the client that the transaction has committed.
     fn committed(&self, client: &mut Self::Client, input: &Self::Input);
+
+    /// Returns the parts of a key of this table, each with its name, for people. Empty if the key
+    /// is no composite one.
+    fn key_parts(&self, table: &str, key: &KeyWords) -> Vec<(String, u64)> {
+        let _ = (table, key);
+        Vec::new()
+    }
 
     /// Checks the tables against what the clients remember. No transaction may be running. With no
     /// clients, as after a crash, it checks only what holds whichever transactions have committed.

@@ -57,6 +57,30 @@ pub(crate) fn customer_order_key(customer_key: u64, order: u64) -> u64 {
     customer_key << ORDER_BITS | order
 }
 
+/// Returns the parts of a key of a table, the first part first.
+pub(crate) fn key_parts(table: &str, key: u64) -> Vec<(String, u64)> {
+    // From the low end; the warehouse has the rest.
+    let (customer, order) = (("customer", CUSTOMER_BITS), ("order", ORDER_BITS));
+    let district = ("district", 4);
+    let parts: &[(&str, u32)] = match table {
+        "district" => &[district],
+        "customer" => &[customer, district],
+        "new_order" | "order" => &[order, district],
+        "order_line" => &[("line", LINE_BITS), order, district],
+        "stock" => &[("item", ITEM_BITS)],
+        _ => return Vec::new(),
+    };
+    let mut rest = key;
+    let mut named: Vec<(String, u64)> = Vec::new();
+    for (name, bits) in parts {
+        named.push((name.to_string(), rest & ((1 << bits) - 1)));
+        rest >>= bits;
+    }
+    named.push(("warehouse".into(), rest));
+    named.reverse();
+    named
+}
+
 /// A key of the secondary index from last names to customers: district, name, and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NameKey {
