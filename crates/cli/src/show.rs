@@ -307,7 +307,7 @@ fn row(result: &ResultFile, entry: &ProtocolResult) -> Vec<String> {
 }
 
 /// Returns the explanation of a failed check. If the protocol ran alone, also that of an anomaly
-/// that its promise allows.
+/// that its promise allows, and where its aborts came from.
 fn details(entry: &ProtocolResult, is_alone: bool) -> String {
     let mut text = String::new();
     let is_told = |verification: &&Verification| !verification.passed || is_alone && verification.anomaly.is_some();
@@ -320,6 +320,10 @@ fn details(entry: &ProtocolResult, is_alone: bool) -> String {
         if let Some(explanation) = &verification.explanation {
             text += &format!("{explanation}\n");
         }
+    }
+    if let Some(map) = entry.measured.as_ref().and_then(|measured| measured.conflict_map.as_ref().filter(|_| is_alone))
+    {
+        map.lines().iter().for_each(|line| text += &format!("{line}\n"));
     }
     if let Some(check) = entry.check.as_ref().filter(|check| !check.passed) {
         text += &format!("{}: the workload's check failed: {}\n", entry.protocol, check.text);

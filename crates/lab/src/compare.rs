@@ -9,6 +9,7 @@ use contend_engine::{AbortReason, Isolation};
 use contend_machine::{Activity, Machine, Native, Operation, Phase};
 
 use crate::advice::{finding, recommendation};
+use crate::conflicts::ConflictMapResult;
 use crate::environment;
 use crate::memory_limit;
 use crate::open_loop;
@@ -543,6 +544,7 @@ impl Entry {
                 .filter(|(_, count)| !count.is_empty())
                 .map(|(kind, count)| kind_result(kind, count))
                 .collect(),
+            conflict_map: ConflictMapResult::of(&**session, total),
             loaded_bytes: self.loaded_bytes,
             memory_bytes: session.bytes(),
             memory_bytes_per_record: self.loaded_bytes as f64 / session.load_units().max(1) as f64,
@@ -639,7 +641,7 @@ fn abort_rate(commits: u64, aborts: u64) -> f64 {
 }
 
 /// Returns the counts of the reasons that occurred, by name.
-fn by_reason(aborts: &AbortCounts) -> BTreeMap<String, u64> {
+pub(crate) fn by_reason(aborts: &AbortCounts) -> BTreeMap<String, u64> {
     let counted = AbortReason::ALL.into_iter().map(|reason| (reason.name().to_string(), aborts.get(reason)));
     counted.filter(|(_, count)| *count > 0).collect()
 }

@@ -10,6 +10,7 @@
 pub mod advice;
 pub mod advise;
 pub mod compare;
+pub mod conflicts;
 pub mod diff;
 mod environment;
 pub mod experiment;

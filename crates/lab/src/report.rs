@@ -8,9 +8,11 @@
 //! | `charts` | the charts of a result |
 //! | `advice` | the page of an advice |
 //! | `saturation` | the page of a search for the highest rate |
+//! | `conflicts` | where aborts came from |
 
 mod advice;
 mod charts;
+mod conflicts;
 mod cycle;
 mod page;
 mod picture;
@@ -48,6 +50,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         charts::latency(result),
         charts::quantiles(result),
         charts::aborts(result),
+        conflicts::maps(result),
         charts::times(result),
         section(
             "Types of transactions",

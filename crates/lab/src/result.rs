@@ -11,6 +11,7 @@ pub use contend_runner::stats::Spread;
 use contend_runner::units::{show_percent, show_rate};
 use contend_runner::{RunConfig, RunError};
 
+pub use crate::conflicts::{ConflictMapResult, HotKeyResult, KeysResult, PlaceResult};
 pub use crate::open_loop::{Latencies, OpenLoop, WindowArrivals};
 pub use crate::paired::Ratio;
 
@@ -211,6 +212,10 @@ pub struct Measured {
     pub open_loop: Option<OpenLoop>,
     /// Commits, aborts and latencies by type of transaction.
     pub kinds: Vec<KindResult>,
+    /// Where the aborts came from. `None` if no conflict aborted a transaction, and in results that
+    /// are older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict_map: Option<ConflictMapResult>,
     /// Bytes of tables and indexes after loading.
     pub loaded_bytes: u64,
     /// Bytes of tables and indexes after the run.

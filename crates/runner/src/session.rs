@@ -26,7 +26,9 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use contend_engine::{Engine, Erased, NamedProtocol, Protocol, ProtocolInfo, VersionCounts};
+use contend_engine::{
+    ConflictMap, Engine, Erased, NamedConflicts, NamedProtocol, Protocol, ProtocolInfo, VersionCounts,
+};
 use contend_machine::{Interleaved, Machine, Native};
 use contend_model::pieces::TypeSet;
 use contend_sim::{Simulated, Statistics};
@@ -131,6 +133,9 @@ pub trait Session {
     fn tombstones(&self) -> u64;
     /// Returns a hash of all keys and rows ([`Engine::state_hash`]).
     fn state_hash(&self) -> u64;
+    /// Gives the places of the session's conflicts their names. To be called once the running
+    /// transactions have ended.
+    fn name_conflicts(&self, map: &ConflictMap) -> NamedConflicts;
     /// Runs the workload's own check.
     fn check(&self) -> Result<Checked, Violation>;
     /// Returns the history recorded since the last call.

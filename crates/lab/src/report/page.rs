@@ -39,6 +39,8 @@ figure{margin:.6rem 0}figcaption{color:var(--soft);margin:.2rem 0}.narrow{displa
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1.1rem;list-style:none;margin:.4rem 0;padding:0;font-size:.88rem}
 .legend svg{vertical-align:-.15em;margin-right:.4em}
 details{margin:.2rem 0 .8rem}summary{cursor:pointer;color:var(--soft);font-size:.93rem;padding:.25rem 0}
+.heat1{background:color-mix(in srgb,var(--c1) 6%,transparent)}.heat2{background:color-mix(in srgb,var(--c1) 12%,transparent)}
+.heat3{background:color-mix(in srgb,var(--c1) 19%,transparent)}.heat4{background:color-mix(in srgb,var(--c1) 27%,transparent)}
 pre{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.8rem;white-space:pre-wrap;font-size:.85rem}
 dl{display:grid;grid-template-columns:minmax(6rem,max-content) 1fr;gap:.15rem 1rem;font-size:.93rem}
 dt{color:var(--soft);overflow-wrap:anywhere;max-width:14rem}dd{margin:0;min-width:0}:focus-visible{outline:3px solid var(--focus);outline-offset:2px}

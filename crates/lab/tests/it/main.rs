@@ -1,5 +1,6 @@
 //! Comparisons: whole runs, and how often their conclusions are right.
 
+mod conflicts;
 mod lines;
 mod open_loop;
 mod paired;

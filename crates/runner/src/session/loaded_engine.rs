@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Declaration, Engine, EngineConfig, Protocol, ProtocolInfo, Transaction, VersionCounts, Worker,
+    Abort, AbortReason, ConflictMap, Declaration, Engine, EngineConfig, NamedConflicts, Protocol, ProtocolInfo,
+    Transaction, VersionCounts, Worker,
 };
 use contend_machine::{Machine, available_cores};
 use contend_model::pieces::{CheckedTypes, PieceChecker};
@@ -243,7 +244,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                     M::take_times(&mut tally.useful);
                     break;
                 };
-                tally.borrow_mut().kinds[kind].aborts.add(abort.reason);
+                note_abort(worker, abort.reason, kind, tally);
                 // While a transaction is protected, all others wait for it.
                 if abort.reason.is_conflict() && !over() && !worker.is_protected() {
                     retry.aborted();
@@ -265,6 +266,22 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             }
         }
         Ok(())
+    }
+}
+
+/// Counts an abort of a transaction of this type, a conflict with its place. Cores of a chip share
+/// the tally, and another core may go on while this one asks for the place. So the tally is
+/// borrowed for the count only.
+fn note_abort<P: Protocol<M>, M: Machine>(
+    worker: &mut Worker<P, M>,
+    reason: AbortReason,
+    kind: usize,
+    tally: &RefCell<Tally>,
+) {
+    tally.borrow_mut().kinds[kind].aborts.add(reason);
+    if reason.is_conflict() {
+        let place = worker.conflict_place();
+        tally.borrow_mut().conflicts.add(kind, reason, place);
     }
 }
 
@@ -384,6 +401,20 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
     fn check(&self) -> Result<Checked, Violation> {
         let clients: Vec<&W::Client> = self.loaded.slots.iter().map(|slot| &slot.client).collect();
         self.loaded.workload.check(&self.loaded.engine, &clients)
+    }
+
+    fn name_conflicts(&self, map: &ConflictMap) -> NamedConflicts {
+        let mut named = self.loaded.engine.name_conflicts(map);
+        for table in &mut named.keys {
+            for key in &mut table.keys {
+                let parts = self.loaded.workload.key_parts(&table.table, &key.words);
+                if !parts.is_empty() {
+                    let words: Vec<String> = parts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+                    key.key = words.join(", ");
+                }
+            }
+        }
+        named
     }
 
     fn take_history(&mut self) -> Recorded {

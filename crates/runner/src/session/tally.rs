@@ -1,7 +1,7 @@
 //! Counts, latencies and times of an interval.
 
-use contend_engine::AbortReason;
 use contend_engine::abort::AbortCounts;
+use contend_engine::{AbortReason, ConflictMap};
 use contend_machine::{Phase, PhaseTimes};
 use hdrhistogram::Histogram;
 
@@ -84,6 +84,8 @@ fn histogram() -> Histogram<u64> {
 pub struct Tally {
     /// Counts by type of transaction.
     pub kinds: Vec<KindCount>,
+    /// The aborts by conflicts, by place and type of transaction.
+    pub conflicts: ConflictMap,
     /// The time from the beginning of a timed transaction until it was durable, in nanoseconds.
     pub durable: Histogram<u64>,
     /// The cycles in which the workload drew its transactions, before they began: those of the
@@ -106,6 +108,7 @@ impl Tally {
     pub fn new(kinds: usize) -> Self {
         Tally {
             kinds: vec![KindCount::new(); kinds],
+            conflicts: ConflictMap::default(),
             durable: histogram(),
             drawing: 0,
             useful: [0; Phase::COUNT],
@@ -117,6 +120,7 @@ impl Tally {
     pub fn add(&mut self, other: &Tally) {
         self.kinds.resize_with(other.kinds.len().max(self.kinds.len()), KindCount::new);
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(sum, kind)| sum.add(kind));
+        self.conflicts.merge(&other.conflicts);
         self.durable.add(&other.durable).expect("histograms of equal bounds");
         self.drawing += other.drawing;
         let add =
