@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::compare;
 use crate::paired::{self, Ratio};
-use crate::result::{Environment, Measured};
+use crate::result::{Environment, Measured, Spread};
 use crate::saturate::{Goal, Saturation, saturate};
 use candidates::Features;
 use tournament::{Left, Tournament};
@@ -54,8 +54,11 @@ const FINALISTS: usize = 4;
 const FINAL_WINDOW: (f64, f64) = (0.02, 0.5);
 /// The rounds of the final beyond those that can just tell two entries apart.
 const FURTHER_ROUNDS: usize = 3;
-/// The entries that are tried on simulated cores.
+/// The entries that are tried on simulated cores, their windows, and the length of these in
+/// simulated seconds.
 const ON_CHIP: usize = 3;
+const CHIP_WINDOWS: usize = 3;
+const CHIP_WINDOW: f64 = 5e-4;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,8 +115,12 @@ pub struct OnCores {
     pub cores: usize,
     /// The protocol with its options.
     pub entry: String,
-    /// Committed transactions per simulated second.
+    /// Committed transactions per simulated second: the median of the windows.
     pub throughput_tps: f64,
+    /// That of the slowest window.
+    pub min: f64,
+    /// That of the fastest window.
+    pub max: f64,
 }
 
 /// The columns of a table, as the types of transactions use them.
@@ -220,12 +227,16 @@ pub fn advise(
     (advice.finalists, advice.candidates) = tournament.ended()?;
     let best: Vec<String> = advice.finalists.iter().filter(|it| !it.is_option).map(|it| it.entry.clone()).collect();
     if let Some(p99_ns) = question.p99_ns.filter(|_| !stop.is_requested() && !best.is_empty()) {
-        advice.rates = rates(&config, &best, p99_ns, stop, observer)?;
+        let found = rates(&config, &best, p99_ns, stop, observer)?;
+        // A search that was stopped has no last rate.
+        advice.rates = if stop.is_requested() { Vec::new() } else { found };
     }
-    advice.on_cores = on_cores(&config, question, &advice.finalists, stop, observer)?;
+    let (on_cores, lacking) = on_cores(&config, question, &advice.finalists, stop, observer);
+    advice.on_cores = on_cores;
     advice.partial = stop.is_requested();
     advice.elapsed_seconds = begun.elapsed().as_secs_f64();
     words::conclude(&mut advice, &features);
+    advice.reasons.extend(lacking);
     Ok(advice)
 }
 
@@ -279,32 +290,36 @@ fn rates(
     }
 }
 
-/// Measures the best entries on each number of simulated cores.
+/// Measures the best entries on each number of simulated cores. What can't be measured there is a
+/// reason, and no error: the tournament is over.
 fn on_cores(
     config: &RunConfig,
     question: &Question,
     finalists: &[Finalist],
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Vec<OnCores>, RunError> {
+) -> (Vec<OnCores>, Vec<String>) {
     let entries: Vec<String> = finalists.iter().take(ON_CHIP).map(|it| it.entry.clone()).collect();
-    let mut all = Vec::new();
+    let (mut all, mut reasons) = (Vec::new(), Vec::new());
     for &cores in &question.cores {
         if stop.is_requested() || entries.is_empty() {
             break;
         }
-        let mut here = config.clone().on(&format!("{}:{cores}", question.chip))?;
-        (here.protocols, here.verify, here.windows) = (entries.clone(), false, 2);
-        match compare(&here.resolve()?, stop, observer) {
+        let measured = config.clone().on(&format!("{}:{cores}", question.chip)).and_then(|mut here| {
+            (here.protocols, here.verify) = (entries.clone(), false);
+            (here.windows, here.window_seconds) = (CHIP_WINDOWS, CHIP_WINDOW);
+            compare(&here.resolve()?, stop, observer)
+        });
+        match measured {
             Ok(result) => all.extend(result.protocols.into_iter().filter_map(|entry| {
-                let throughput_tps = entry.measured?.throughput_tps.median;
-                Some(OnCores { cores, entry: entry.protocol, throughput_tps })
+                let Spread { median, min, max } = entry.measured?.throughput_tps;
+                (median > 0.0).then_some(OnCores { cores, entry: entry.protocol, throughput_tps: median, min, max })
             })),
             Err(RunError::Stopped) => break,
-            Err(error) => return Err(error),
+            Err(error) => reasons.push(format!("On {cores} simulated cores nothing was measured: {error}.")),
         }
     }
-    Ok(all)
+    (all, reasons)
 }
 
 /// Returns the plan of one entry.
@@ -315,14 +330,16 @@ fn plan_of(config: &RunConfig, entry: &str) -> Result<RunPlan, RunError> {
 impl Advice {
     /// Describes the tournament behind the advice.
     pub fn basis(&self) -> String {
+        let last = match self.rounds {
+            0 => format!("{} left when it was stopped", self.finalists.len()),
+            rounds => format!("{} in the final with {rounds} rounds", self.finalists.len()),
+        };
         format!(
-            "advice for {} on {} cores ({}): {} candidates, {} in the final with {} rounds, {} windows, {:.0} s",
+            "advice for {} on {} cores ({}): {} candidates, {last}, {} windows, {:.0} s",
             self.config.workload,
             self.environment.cores,
             self.environment.cpu_model,
             self.candidates.len(),
-            self.finalists.len(),
-            self.rounds,
             self.windows,
             self.elapsed_seconds
         )

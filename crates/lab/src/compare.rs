@@ -65,6 +65,20 @@ pub(crate) struct Entry {
     pub(crate) check: Option<Check>,
 }
 
+/// Windows of an entry, with the sums of their figures.
+#[derive(Debug, Default)]
+pub(crate) struct Measurements {
+    windows: Vec<Window>,
+    total: Tally,
+    log_bytes: Option<u64>,
+}
+
+impl Measurements {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.windows.is_empty()
+    }
+}
+
 /// Verifies, loads, measures and checks all entries of a plan.
 ///
 /// # Errors
@@ -450,10 +464,15 @@ impl Entry {
         }
     }
 
-    /// Forgets all windows, as if none had been measured.
-    pub(crate) fn forget_windows(&mut self) {
-        self.windows.clear();
-        (self.total, self.log_bytes) = (Tally::default(), None);
+    /// Takes all windows, as if none had been measured.
+    pub(crate) fn take_windows(&mut self) -> Measurements {
+        let (windows, total) = (std::mem::take(&mut self.windows), std::mem::take(&mut self.total));
+        Measurements { windows, total, log_bytes: self.log_bytes.take() }
+    }
+
+    /// Puts windows that were taken in the place of those that there are.
+    pub(crate) fn put_back(&mut self, taken: Measurements) {
+        (self.windows, self.total, self.log_bytes) = (taken.windows, taken.total, taken.log_bytes);
     }
 
     /// Reports the last window.
@@ -536,7 +555,7 @@ impl Entry {
             latency_ns_p999: all.latencies.value_at_quantile(0.999),
             latency_ns_max: all.latencies.max(),
             latencies: open_loop::buckets(&all.latencies),
-            open_loop: OpenLoop::of(&arrivals, total, seconds, self.workers),
+            open_loop: OpenLoop::of(&arrivals, total, self.workers),
             kinds: session
                 .kinds()
                 .iter()

@@ -14,8 +14,8 @@
 use serde::Serialize;
 
 use crate::result::{Measured, ProtocolResult, ResultFile};
-use contend_runner::RunError;
 use contend_runner::units::show_given;
+use contend_runner::{Arrivals, RunConfig, RunError};
 
 /// The probability with which an interval covers the true ratio, at least.
 pub const CONFIDENCE: f64 = 0.95;
@@ -183,6 +183,14 @@ pub fn diff(first: &ResultFile, second: &ResultFile) -> Result<Diff, RunError> {
             first.config.workload, second.config.workload
         )));
     }
+    if first.config.arrivals != second.config.arrivals {
+        return Err(RunError::BadInput(format!(
+            "the first result has {} and the second {}: at a rate, throughput is what was offered; valid: two results \
+             with the same arrivals",
+            arrivals(&first.config),
+            arrivals(&second.config)
+        )));
+    }
     let find = |result: &'_ ResultFile, name: &str| -> Option<ProtocolResult> {
         result.protocols.iter().find(|entry| entry.protocol == name).cloned()
     };
@@ -218,8 +226,9 @@ fn entry_diff(protocol: &str, first: Option<&ProtocolResult>, second: Option<&Pr
     let (mut ratio, mut p99_ratio) = (None, None);
     if let (Some(a), Some(b)) = (&a, &b) {
         ratio = ThroughputRatio::of(&windows(a), &windows(b));
-        let timed = a.latency_ns_p99 > 0 && b.latency_ns_p99 > 0;
-        p99_ratio = timed.then(|| b.latency_ns_p99 as f64 / a.latency_ns_p99 as f64);
+        // At a rate the response times count.
+        let p99 = |it: &Measured| it.open_loop.as_ref().map_or(it.latency_ns_p99, |open| open.response.p99_ns);
+        p99_ratio = (p99(a) > 0 && p99(b) > 0).then(|| p99(b) as f64 / p99(a) as f64);
     }
     let change = match (first, second) {
         (Some(_), None) => Change::OnlyInFirst,
@@ -233,6 +242,11 @@ fn entry_diff(protocol: &str, first: Option<&ProtocolResult>, second: Option<&Pr
         },
     };
     EntryDiff { protocol: protocol.into(), first_tps: median(&a), second_tps: median(&b), ratio, p99_ratio, change }
+}
+
+/// Describes how transactions arrived.
+fn arrivals(config: &RunConfig) -> String {
+    config.arrivals.as_ref().map_or("a closed loop".into(), Arrivals::in_words)
 }
 
 /// Returns the differences between the two runs besides their figures.

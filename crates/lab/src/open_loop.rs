@@ -90,6 +90,8 @@ pub struct WindowArrivals {
     pub skipped: u64,
     /// Transactions that were due and not started at the end.
     pub backlog: u64,
+    /// The time until the last worker had ended its transaction.
+    pub seconds: f64,
     /// Whether the window by itself is saturated, as in [`OpenLoop::saturated`].
     pub saturated: bool,
     /// The response times.
@@ -105,7 +107,7 @@ fn is_saturated(offered: u64, ended: u64, workers: usize) -> bool {
 impl WindowArrivals {
     /// Returns the figures of a window, if it had a rate of arrivals.
     pub(crate) fn of(window: &IntervalResult, workers: usize) -> Option<WindowArrivals> {
-        let ArrivalCount { offered, skipped, backlog } = window.arrivals?;
+        let ArrivalCount { offered, skipped, backlog, seconds } = window.arrivals?;
         let all = window.tally.all();
         let ended = all.ended();
         let response = all.responses.as_ref().map(Latencies::of).unwrap_or_default();
@@ -114,6 +116,7 @@ impl WindowArrivals {
             ended,
             skipped,
             backlog,
+            seconds,
             saturated: is_saturated(offered, ended, workers),
             response,
         })
@@ -122,8 +125,9 @@ impl WindowArrivals {
 
 impl OpenLoop {
     /// Returns the figures of all windows, if they had a rate of arrivals.
-    pub(crate) fn of(windows: &[WindowArrivals], total: &Tally, seconds: f64, workers: usize) -> Option<OpenLoop> {
+    pub(crate) fn of(windows: &[WindowArrivals], total: &Tally, workers: usize) -> Option<OpenLoop> {
         let last = windows.last()?;
+        let seconds: f64 = windows.iter().map(|window| window.seconds).sum();
         let sum = |figure: fn(&WindowArrivals) -> u64| windows.iter().map(figure).sum::<u64>();
         let (offered, ended) = (sum(|window| window.offered), sum(|window| window.ended));
         let all = total.all();
@@ -152,9 +156,19 @@ impl OpenLoop {
         }
     }
 
+    /// Whether the entry has served what was offered.
+    pub fn keeps_up(&self) -> bool {
+        !self.saturated && self.ended > 0
+    }
+
     /// Says whether the entry keeps up.
     pub fn verdict(&self) -> &'static str {
-        if self.saturated { "SATURATED" } else { "keeps up" }
+        match self {
+            _ if self.saturated => "SATURATED",
+            _ if self.offered == 0 => "nothing arrived",
+            _ if self.ended == 0 => "nothing ended",
+            _ => "keeps up",
+        }
     }
 }
 
@@ -168,7 +182,7 @@ pub(crate) fn buckets(times: &Histogram<u64>) -> Vec<Bucket> {
 pub(crate) fn order(protocols: &mut [ProtocolResult]) {
     let key = |entry: &ProtocolResult| match open(entry) {
         None => (2, 0.0),
-        Some(open) if open.saturated => (1, -open.ended_tps),
+        Some(open) if !open.keeps_up() => (1, -open.ended_tps),
         Some(open) => (0, open.response.p99_ns as f64),
     };
     protocols.sort_by(|a, b| key(a).partial_cmp(&key(b)).expect("figures are numbers"));
@@ -190,9 +204,12 @@ pub(crate) fn finding(result: &ResultFile, arrivals: &Arrivals) -> String {
         .filter_map(|entry| Some((entry.protocol.as_str(), open(entry)?)))
         .collect();
     let rate = arrivals.in_words();
-    let kept: Vec<_> = ranked.iter().filter(|(_, open)| !open.saturated).collect();
+    let kept: Vec<_> = ranked.iter().filter(|(_, open)| open.keeps_up()).collect();
     match kept.first() {
         None if ranked.is_empty() => text += "No protocol that promises anything has a figure.",
+        None if ranked.iter().all(|(_, open)| open.offered == 0) => {
+            text += &format!("With {rate} nothing arrived in these windows; longer ones have arrivals (--seconds).");
+        }
         None => text += &format!("Nothing keeps up with {rate}."),
         Some((name, open)) => {
             let skipped = match open.skipped {
@@ -232,6 +249,15 @@ pub(crate) fn notes(result: &ResultFile) -> Vec<String> {
             "fewer than {FEW} transactions are no basis for a 99th percentile: {}; longer windows have more (--seconds)",
             few.join(", ")
         ));
+    }
+    if result
+        .protocols
+        .iter()
+        .any(|entry| entry.measured.as_ref().is_some_and(|it| it.log.is_some() && it.open_loop.is_some()))
+    {
+        notes.push(
+            "a response ends at its commit; the table of the log says how long commits take to be durable".into(),
+        );
     }
     if result.config.arrivals.is_some()
         && result.config.chip.is_none()
@@ -276,7 +302,7 @@ pub(crate) fn line(window: &crate::result::Window, since: f64) -> String {
             let [p50, p95, p99, max] = [p50_ns, p95_ns, p99_ns, max_ns].map(latency);
             text += &format!(
                 "  offered {}/s  skipped {}  backlog {}  response p50 {p50} p95 {p95} p99 {p99} max {max}",
-                show_rate(open.offered as f64 / window.seconds),
+                show_rate(open.offered as f64 / open.seconds),
                 open.skipped,
                 open.backlog,
             );

@@ -110,7 +110,8 @@ impl Rate {
         }
         let text = std::fs::read_to_string(path).map_err(|error| format!("can't read '{shown}': {error}"))?;
         let mut moments = Vec::new();
-        for (number, line) in text.lines().enumerate() {
+        // Some programs begin a file with a byte order mark.
+        for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let line = line.trim();
             let is_header = number == 0 && line.replace(' ', "") == "second,rate";
             if line.is_empty() || line.starts_with('#') || is_header {
@@ -291,6 +292,7 @@ mod tests {
         let good = parse("second, rate\n# morning\n0,100\n\n 10 , 2k \n20,0\n").expect("valid");
         assert_eq!(good, Rate::Series(vec![(0.0, 100.0), (10.0, 2000.0), (20.0, 0.0)]));
         assert_eq!(good.moments(None).expect("a length").1, Some(20.0));
+        assert!(parse("\u{feff}0,100\n").is_ok(), "a byte order mark");
         for (text, part) in [
             ("", "0 lines with a rate"),
             ("second,rate\n", "0 lines with a rate"),

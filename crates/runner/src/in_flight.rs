@@ -18,6 +18,12 @@ options! {
         /// memory, or a lock, the thread goes on with the next. `auto`: as many as pay, found while
         /// it runs, on the host.
         "threads.interleave" interleave: Interleave = Interleave::Count(1), in ();
+        /// Microseconds that pass before each operation of a transaction, as if a client beyond a
+        /// network asked for it. The transaction stays open meanwhile.
+        "interactive.round_trip_us" round_trip_us: u64 = 0, in 0..=10_000_000;
+        /// Mean microseconds that a client thinks before each transaction of a closed loop, with an
+        /// exponential distribution.
+        "interactive.think_us" think_us: u64 = 0, in 0..=1_000_000_000;
     }
 }
 
@@ -39,6 +45,23 @@ impl Interleave {
             Interleave::Auto if purpose == RunPurpose::Verify => 8,
             Interleave::Auto => INTERLEAVE_MAX,
         }
+    }
+}
+
+impl ThreadOptions {
+    /// Checks that the threads of a run can do this.
+    ///
+    /// # Errors
+    /// They can't; the message has the valid choices.
+    pub(crate) fn check(&self, config: &RunConfig) -> Result<(), RunError> {
+        if self.think_us > 0 && config.arrivals.is_some() {
+            return Err(RunError::BadInput(
+                "interactive.think_us belongs to a closed loop: with a rate of arrivals (--rate) transactions do not wait \
+                 for a client that thinks"
+                    .into(),
+            ));
+        }
+        self.interleave.check(config)
     }
 }
 

@@ -508,7 +508,7 @@ fn planned_protocol(config: &RunConfig, entry: &NamedEntry, entries: usize) -> R
         )));
     }
     let planned = with_protocol::<Native, _>(entry.info.name, Plans(&entry.settings)).expect(FOUND)?;
-    planned.threads.interleave.check(config)?;
+    planned.threads.check(config)?;
     if planned.shows_uncommitted && log.commit().is_some_and(CommitProtocol::holds_rows) {
         return Err(RunError::BadInput(format!(
             "log={} does not go with {}: its transactions see rows of others that are not committed yet, and so not durable",

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `loaded_engine` | engine, workload and workers, and the loop in which a worker runs transactions |
 //! | `tally` | counts, latencies and times of transactions |
-//! | `yielding` | transactions that yield their core between operations |
+//! | `yielding` | what happens between operations, and between transactions: yields, round trips, thinking |
 //! | `threads` | workers are threads of the host |
 //! | `schedule` | the starts of a worker's transactions in an open loop |
 //! | `climb` | the search for the number of transactions in flight that pays most |

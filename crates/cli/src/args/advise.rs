@@ -20,8 +20,8 @@ pub(crate) struct AdviseArgs {
     // With --machine the tournament still runs on this machine: the chip is for more cores.
     #[command(flatten)]
     setup: SetupArgs,
-    /// The time for the tournament on this machine, without simulated cores, at least 5s, as in 60s
-    /// or 10m; loading many rows may take longer
+    /// The time for the tournament on this machine, at least 5s, as in 60s or 10m. Loading many
+    /// rows may take longer, and what --p99 and --cores ask for comes on top
     #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true)]
     budget: String,
     /// The weakest isolation level that is enough: serializable or snapshot
@@ -105,6 +105,8 @@ impl AdviseArgs {
         if cores.is_empty() {
             cores.extend(on_chip);
         }
+        cores.sort_unstable();
+        cores.dedup();
         // A chip that has fewer cores is refused before anything runs.
         for number in &cores {
             config.clone().on(&format!("{chip}:{number}"))?;

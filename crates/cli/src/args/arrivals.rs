@@ -68,7 +68,7 @@ impl ArrivalArgs {
         let late_seconds = self.late.as_deref().map(parse_late).transpose().map_err(refused("--late"))?;
         if let Some(length) = length.filter(|length| *length > 0.0) {
             if !has_seconds && self.every.is_none() {
-                config.window_seconds = length / PARTS;
+                config.window_seconds = length / windows.map_or(PARTS, |windows| windows.max(1) as f64);
             }
             // The last window may be longer than what is left of the ramp.
             let needed = (length / config.window_seconds - 1e-9).ceil().max(1.0);
@@ -99,14 +99,16 @@ impl ArrivalArgs {
     }
 }
 
-/// Returns the flags that give the arrivals of a configuration again. A file of rates stands for
-/// itself: its name is not known.
+/// Returns the flags that give the arrivals of a configuration again. The name of a file of rates
+/// is not known, so the result stands for it.
 pub(crate) fn flags(config: &RunConfig) -> String {
     let Some(arrivals) = &config.arrivals else { return String::new() };
     let mut text = match &arrivals.rates[..] {
         [(_, rate)] => format!(" --rate {rate}"),
-        [(begin, from), (length, to)] if *begin == 0.0 => format!(" --rate {from}..{to} --ramp {length}"),
-        _ => " --rate RATES.csv".into(),
+        [(begin, from), (length, to)] if *begin == 0.0 && *from > 0.0 && *to > 0.0 => {
+            format!(" --rate {from}..{to} --ramp {length}")
+        }
+        _ => " --from results.json".into(),
     };
     if arrivals.process != ArrivalProcess::default() {
         text += &format!(" --arrivals {}", arrivals.process.name());

@@ -15,8 +15,9 @@ pub(crate) struct SetupArgs {
     /// on a chip all times are simulated time [default: native]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
-    /// Worker threads, 1 to 1000 [default: the cores of the machine]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    /// Worker threads, 1 to 1000, or as many clients; on a simulated chip each has a core [default:
+    /// the cores of the machine]
+    #[arg(long, visible_alias = "clients", value_name = "N", value_parser = whole::<usize>)]
     threads: Option<usize>,
     /// Committed transactions of the run that proves a protocol right [default: 20000]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]

@@ -80,5 +80,11 @@ fn text(advice: &Advice, again: &str) -> String {
 fn again(advice: &Advice) -> String {
     let entries = advice.finalists.iter().filter(|it| !it.is_option || it.is_best).map(|it| it.entry.clone());
     let config = RunConfig { protocols: entries.collect(), ..advice.config.clone() };
-    show::command_of(&config, "compare")
+    let mut command = show::command_of(&config, "compare");
+    if !config.verify {
+        command += " --no-verify";
+    } else if config.verify_transactions != RunConfig::default().verify_transactions {
+        command += &format!(" --verify-transactions {}", config.verify_transactions);
+    }
+    command
 }

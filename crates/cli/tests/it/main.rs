@@ -9,6 +9,7 @@ mod import;
 mod open_loop;
 mod results;
 mod terminal;
+mod tutorial;
 mod vacuous;
 mod verbs;
 mod workload_file;

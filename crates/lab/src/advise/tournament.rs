@@ -6,7 +6,7 @@ use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
 
 use super::{Candidate, Finalist, plan_of};
-use crate::compare::{Entry, rates_by_round};
+use crate::compare::{Entry, Measurements, rates_by_round};
 use crate::environment;
 use crate::paired::{self, Ratio};
 use crate::result::Environment;
@@ -28,6 +28,8 @@ struct Contestant {
     base: Option<String>,
     /// Whether the whole verification has passed.
     is_proved: bool,
+    /// The windows of the rungs before the final.
+    before: Measurements,
 }
 
 /// A candidate that is not measured any more.
@@ -64,9 +66,9 @@ impl<'a> Tournament<'a> {
         self.contestants.len()
     }
 
-    /// Whether each contestant has a window.
+    /// Whether a contestant has a window.
     pub(super) fn has_figures(&self) -> bool {
-        !self.contestants.is_empty() && self.contestants.iter().all(|one| !one.entry.windows.is_empty())
+        self.contestants.iter().any(|one| !one.entry.windows.is_empty() || !one.before.is_empty())
     }
 
     /// Proves, loads and warms up a candidate. One that breaks its promise leaves at once.
@@ -76,23 +78,38 @@ impl<'a> Tournament<'a> {
         if self.config.verify && !self.proves(&plan, name)? {
             return Ok(());
         }
+        if let Err(error) = plan.check_memory(false) {
+            if self.len() < super::FINALISTS {
+                return Err(error);
+            }
+            let why = "there is no memory for its tables beside those of the others".to_string();
+            self.left.push(Left { entry: name.into(), rung: "memory", why, of_best: None });
+            return Ok(());
+        }
         let mut entry = Entry::new(&plan, &plan.protocols[0], RunPurpose::Measure, None)?;
-        plan.check_memory(false)?;
         entry.load(self.stop, self.observer)?;
         let is_proved = proof >= self.config.verify_transactions;
-        self.contestants.push(Contestant { name: name.into(), plan, entry, base: None, is_proved });
+        self.contestants.push(Contestant {
+            name: name.into(),
+            plan,
+            entry,
+            base: None,
+            is_proved,
+            before: Measurements::default(),
+        });
         let last = self.contestants.len() - 1;
         self.span(last, WARMUP, false)
     }
 
     /// Enters a candidate that differs from another one in an option.
     pub(super) fn enter_option(&mut self, base: &str, name: &str) -> Result<(), RunError> {
-        if self.contestants.iter().any(|one| one.name == name) {
+        let has_failed = self.left.iter().any(|left| left.entry == name && left.rung == "proof");
+        if has_failed || self.contestants.iter().any(|one| one.name == name) {
             return Ok(());
         }
-        self.enter(name, super::FIRST_PROOF)?;
         // It may have left before, as a candidate of its own.
-        self.left.retain(|left| left.entry != name || left.rung == "proof");
+        self.left.retain(|left| left.entry != name);
+        self.enter(name, u64::MAX)?;
         if let Some(one) = self.contestants.iter_mut().find(|one| one.name == name) {
             one.base = Some(base.into());
         }
@@ -166,9 +183,24 @@ impl<'a> Tournament<'a> {
         Ok(())
     }
 
-    /// Forgets the windows of the rungs before the final.
+    /// Puts the windows of the rungs before the final aside.
     pub(super) fn begin_final(&mut self) {
-        self.contestants.iter_mut().for_each(|one| one.entry.forget_windows());
+        self.contestants.iter_mut().for_each(|one| one.before = one.entry.take_windows());
+    }
+
+    /// Takes back the windows of the rungs if no round of the final is complete.
+    fn without_final(&mut self) {
+        if self.rounds_of_final > 0 {
+            return;
+        }
+        for one in &mut self.contestants {
+            let before = std::mem::take(&mut one.before);
+            if !before.is_empty() {
+                one.entry.put_back(before);
+            }
+        }
+        // An option that has no window was never measured.
+        self.contestants.retain(|one| !one.entry.windows.is_empty());
     }
 
     fn rates(&self) -> Vec<Vec<f64>> {
@@ -185,7 +217,6 @@ impl<'a> Tournament<'a> {
     }
 
     /// Lets all leave but the first `most`; with `is_generous`, those that are near them stay too.
-    /// The windows of those that stay begin anew.
     pub(super) fn leave(&mut self, rung: &'static str, most: usize, is_generous: bool) {
         let rates = self.rates();
         let order = order(&rates);
@@ -205,9 +236,6 @@ impl<'a> Tournament<'a> {
         // Those that were nearest come last: the list is shown from its end.
         left.sort_by(|a, b| a.of_best.unwrap_or(0.0).total_cmp(&b.of_best.unwrap_or(0.0)));
         self.left.extend(left);
-        if stays.len() < rates.len() {
-            kept.iter_mut().for_each(|one| one.entry.forget_windows());
-        }
         self.contestants = kept;
     }
 
@@ -224,6 +252,7 @@ impl<'a> Tournament<'a> {
     /// Ends all transactions, and checks the rows of each. Returns the finalists, the fastest
     /// first, and all candidates, those that left last first.
     pub(super) fn ended(mut self) -> Result<(Vec<Finalist>, Vec<Candidate>), RunError> {
+        self.without_final();
         let contestants = std::mem::take(&mut self.contestants);
         for mut one in contestants {
             one.entry.settle()?;

@@ -5,6 +5,7 @@ use contend_runner::units::{show_bytes, show_ns, show_percent, show_rate};
 use super::candidates::Features;
 use super::{Advice, Finalist};
 use crate::paired::show_ratio;
+use crate::saturate::Saturation;
 
 /// The most tables of which the uses are told.
 const TABLES_TOLD: usize = 4;
@@ -12,15 +13,22 @@ const TABLES_TOLD: usize = 4;
 /// Puts the entry to use, the advice and its reasons into an advice.
 pub(super) fn conclude(advice: &mut Advice, features: &Features) {
     let place = format!("{} with {} threads on this machine", advice.config.workload, advice.config.threads);
-    let by_rate = advice.rates.iter().find(|found| found.passes.is_some() && !found.failed()).cloned();
-    if let (Some(p99), Some(found)) = (advice.question.p99_ns, &by_rate) {
-        advice.entry = Some(found.protocol.clone());
-        advice.advice = format!(
-            "Use {} for {place}: it keeps a p99 of at most {} at {} transactions a second.",
-            found.protocol,
-            show_ns(p99),
-            show_rate(found.passes.unwrap_or(0.0))
-        );
+    let by_rate = by_rate(advice);
+    if let (Some(p99), Some((chosen, passes, equals))) = (advice.question.p99_ns, &by_rate) {
+        advice.entry = Some(chosen.clone());
+        let p99 = show_ns(p99);
+        advice.advice = match equals.is_empty() {
+            true => format!(
+                "Use {chosen} for {place}: it keeps a p99 of at most {p99} at {} transactions a second, more than the \
+                 other finalists.",
+                show_rate(*passes)
+            ),
+            false => format!(
+                "Use any of these for {place}: {chosen}, {}. Their highest rates with a p99 of at most {p99} are not told \
+                 apart, and {chosen} is the simplest.",
+                equals.join(", ")
+            ),
+        };
     } else if let Some(chosen) = simplest(&advice.finalists).cloned() {
         let equals: Vec<&str> =
             advice.finalists.iter().filter(|it| it.is_best && it.entry != chosen.entry).map(|it| &*it.entry).collect();
@@ -41,7 +49,24 @@ pub(super) fn conclude(advice: &mut Advice, features: &Features) {
     } else {
         advice.advice = "No candidate has figures.".into();
     }
-    advice.reasons = reasons(advice, features, by_rate.is_some());
+    advice.reasons = reasons(advice, features);
+}
+
+/// Returns the simplest of the entries with the highest rate, a rate that it keeps, and the others
+/// whose rates are not told apart from the highest. Entries are told apart if the one fails at a
+/// rate that the other keeps.
+fn by_rate(advice: &Advice) -> Option<(String, f64, Vec<String>)> {
+    let kept: Vec<_> = advice.rates.iter().filter(|found| found.passes.is_some() && !found.failed()).collect();
+    let highest = kept.iter().filter_map(|found| found.passes).fold(0.0, f64::max);
+    let mut best: Vec<_> = kept.into_iter().filter(|found| found.fails.is_none_or(|fails| fails > highest)).collect();
+    let memory = |name: &str| {
+        let of = advice.finalists.iter().find(|it| it.entry == name);
+        of.map(|it| (it.measured.versions.is_some(), it.measured.memory_bytes))
+    };
+    best.sort_by_key(|found| (found.protocol.matches('+').count(), memory(&found.protocol)));
+    let (first, others) = best.split_first()?;
+    let others = others.iter().map(|found| found.protocol.clone()).collect();
+    Some((first.protocol.clone(), first.passes.unwrap_or(highest), others))
 }
 
 /// Returns the best entry that is the simplest: with the fewest options, then without old versions,
@@ -53,11 +78,8 @@ fn simplest(finalists: &[Finalist]) -> Option<&Finalist> {
         .min_by_key(|it| (it.entry.matches('+').count(), it.measured.versions.is_some(), it.measured.memory_bytes))
 }
 
-fn reasons(advice: &Advice, features: &Features, is_by_rate: bool) -> Vec<String> {
-    let mut lines = Vec::new();
-    if advice.question.p99_ns.is_some() && !is_by_rate {
-        lines.push("No finalist keeps the limit of response times at any rate that was tried.".to_string());
-    }
+fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
+    let mut lines = rates(advice);
     if let Some(chosen) = advice.finalists.iter().find(|it| Some(&it.entry) == advice.entry.as_ref()) {
         let measured = &chosen.measured;
         lines.push(format!(
@@ -87,6 +109,22 @@ fn reasons(advice: &Advice, features: &Features, is_by_rate: bool) -> Vec<String
     lines
 }
 
+/// Returns the highest rate of each finalist, if a limit of response times was asked for.
+fn rates(advice: &Advice) -> Vec<String> {
+    if advice.question.p99_ns.is_none() {
+        return Vec::new();
+    }
+    let rate = |rate: Option<f64>| rate.map_or("no rate".into(), |rate| format!("{} a second", show_rate(rate)));
+    let line = |found: &Saturation| {
+        format!("{} keeps the limit at {}, and fails at {}.", found.protocol, rate(found.passes), rate(found.fails))
+    };
+    let mut lines: Vec<String> = advice.rates.iter().map(line).collect();
+    if !advice.rates.iter().any(|found| found.passes.is_some()) {
+        lines.push("No finalist keeps the limit of response times, so the advice is by throughput.".into());
+    }
+    lines
+}
+
 /// Returns what each option that was tried is worth.
 fn options(finalists: &[Finalist]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -110,14 +148,20 @@ fn leaders(advice: &Advice) -> Vec<String> {
     let mut lines = Vec::new();
     for cores in &advice.question.cores {
         let here = || advice.on_cores.iter().filter(|it| it.cores == *cores);
-        let Some(best) = here().max_by(|a, b| a.throughput_tps.total_cmp(&b.throughput_tps)) else { continue };
+        let Some(best) = here().max_by(|a, b| a.throughput_tps.total_cmp(&b.throughput_tps)) else {
+            lines.push(format!("On {cores} simulated cores nothing committed in the simulated time."));
+            continue;
+        };
         let others: Vec<String> = here()
             .filter(|it| it.entry != best.entry)
             .map(|it| format!("{} has {:.2} of it", it.entry, it.throughput_tps / best.throughput_tps))
             .collect();
         let others = if others.is_empty() { String::new() } else { format!("; {}", others.join(", ")) };
+        // Windows that overlap tell nothing.
+        let leads = here().all(|it| it.entry == best.entry || it.max < best.min);
+        let verb = if leads { "leads with" } else { "is not told apart from all others, with" };
         lines.push(format!(
-            "On {} with {cores} simulated cores {} leads with {} a second{others}.",
+            "On {} with {cores} simulated cores {} {verb} {} a second{others}.",
             advice.question.chip,
             best.entry,
             show_rate(best.throughput_tps)

@@ -190,3 +190,43 @@ fn the_search_for_the_highest_rate_is_exact_on_a_chip() {
         serde_json::from_str(&serde_json::to_string(&first).expect("JSON")).expect("reads what it writes");
     assert_eq!(again, first);
 }
+
+#[test]
+fn clients_think_and_are_far_away() {
+    let config = RunConfig {
+        protocols: vec!["silo".into()],
+        windows: 2,
+        window_seconds: 0.005,
+        warmup_seconds: 0.001,
+        ..on("abyss:2", &[("ycsb.records", "1000"), ("ycsb.ops", "4"), ("ycsb.batch", "off")])
+    };
+    let with = |name: &str, value: &str| {
+        let own = (name.to_string(), value.to_string());
+        let settings = config.settings.clone().into_iter().chain([own]).collect();
+        RunConfig { settings, ..config.clone() }
+    };
+    let median = |config: &RunConfig| {
+        let result = run(config);
+        let it = measured(&result);
+        (it.throughput_tps.median, it.latency_ns_p50)
+    };
+    let (tps, p50) = median(&config);
+    // Four reads wait for 100 microseconds each.
+    let (far_tps, far_p50) = median(&with("interactive.round_trip_us", "100"));
+    assert!((400_000..410_000 + p50).contains(&far_p50), "{far_p50}");
+    assert!((far_tps / (2.0 / 404e-6) - 1.0).abs() < 0.05, "{far_tps}");
+    // Thinking is no part of a latency, and of the throughput it is.
+    let (slow_tps, slow_p50) = median(&with("interactive.think_us", "200"));
+    assert!(slow_p50 < p50 * 2 && tps > 20.0 * slow_tps, "{slow_p50} {p50}, {slow_tps} {tps}");
+    assert!((slow_tps / (2.0 / 203e-6) - 1.0).abs() < 0.2, "{slow_tps}");
+    let both = RunConfig { arrivals: Some(Arrivals::at(1e3)), ..with("interactive.think_us", "200") };
+    assert!(both.resolve().expect_err("no client thinks").to_string().contains("closed loop"));
+}
+
+#[test]
+fn a_run_in_which_nothing_arrives_keeps_up_with_nothing() {
+    let config = RunConfig { windows: 2, protocols: vec!["silo".into()], ..on("abyss:2", &[("ycsb.records", "100")]) };
+    let result = run(&RunConfig { arrivals: Some(Arrivals::at(0.001)), ..config });
+    assert_eq!((open(&result).offered, open(&result).verdict()), (0, "nothing arrived"));
+    assert!(result.finding.contains("nothing arrived in these windows"), "{}", result.finding);
+}

@@ -18,6 +18,7 @@ use contend_workloads::Workload;
 
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::schedule::{Schedule, await_start};
+use super::yielding::{Between, with_between};
 use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
 use crate::error::RunError;
 use crate::machine::ChipConfig;
@@ -72,6 +73,10 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
         let mut chip = Chip::new(&self.config.preset, loaded.threads, options).map_err(no_room)?;
         for (number, mut slot) in loaded.slots.drain(..).enumerate() {
             let (workload, shared) = (Arc::clone(&loaded.workload), Rc::clone(&self.shared));
+            let mut between = match loaded.purpose {
+                RunPurpose::Verify | RunPurpose::Repeat => Between::Nothing,
+                RunPurpose::Measure | RunPurpose::Record => Between::round_trips::<Simulated>(slot.round_trip_us),
+            };
             chip.spawn(move || {
                 let over = || shared.over.get();
                 // The checker allows everything, unless the session verifies.
@@ -87,7 +92,8 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
                     },
                     over,
                     |workload, tx, client, input, checker| {
-                        workload.execute(&mut Checked::new(tx, checker, workload.kind(input)), client, input)
+                        let mut before = with_between::<_, Simulated>(tx, &mut between);
+                        workload.execute(&mut Checked::new(&mut before, checker, workload.kind(input)), client, input)
                     },
                 );
                 if let Err(given_up) = outcome {

@@ -8,12 +8,13 @@ use contend_engine::{
     Abort, AbortReason, ConflictMap, Declaration, Engine, EngineConfig, NamedConflicts, Protocol, ProtocolInfo,
     Transaction, VersionCounts, Worker,
 };
-use contend_machine::{Machine, available_cores};
+use contend_machine::{Machine, Phase, available_cores};
 use contend_model::pieces::{CheckedTypes, PieceChecker};
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
 
 use super::schedule::{Next, Schedule};
+use super::yielding::Thinking;
 use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declare_types};
 
 use crate::arrivals::Arrivals;
@@ -26,8 +27,8 @@ use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::{Recorded, recorded};
 
-/// On the host one transaction in `TIMED_EVERY` is timed. Two readings of the clock cost about 20
-/// ns, which would slow down short transactions.
+/// In a closed loop one transaction in `TIMED_EVERY` is timed. Two readings of the clock cost about
+/// 20 ns, which would slow down short transactions. In an open loop each is timed.
 const TIMED_EVERY: u64 = 16;
 /// Instructions that a simulated core is charged for the beginning and the end of a transaction.
 const INSTRUCTIONS_AROUND: u32 = 100;
@@ -70,6 +71,10 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     checker: PieceChecker,
     /// When transactions are to start, in an open loop on the host.
     pub(crate) schedule: Option<Schedule>,
+    /// The time that passes before each operation, in microseconds.
+    pub(crate) round_trip_us: u64,
+    /// The client that thinks before each transaction, if one does.
+    thinking: Option<Thinking>,
 }
 
 /// The end of a worker whose transaction aborts for a reason that does not go away.
@@ -146,7 +151,13 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         if let Some(RunLog::Files(files)) = &mut log {
             files.begin(&engine, log_options.epoch_ms)?;
         }
-        let slots = WorkerSlot::all(&engine, &*workload, retry, (workers, config.seed), &log, checked);
+        let mut slots = WorkerSlot::all(&engine, &*workload, retry, (workers, config.seed), &log, checked);
+        if matches!(purpose, RunPurpose::Measure | RunPurpose::Record) {
+            for (number, slot) in slots.iter_mut().enumerate() {
+                slot.round_trip_us = entry.threads.round_trip_us;
+                slot.thinking = Thinking::new::<M>(entry.threads.think_us, number, config.seed);
+            }
+        }
         let workload_options = values(&workload_options);
         let sets_aside = memory.set_aside && purpose == RunPurpose::Measure && config.chip.is_none();
         protocol_options.extend(values(&MemoryOptions { set_aside: sets_aside }));
@@ -190,6 +201,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             waiting: VecDeque::new(),
             checker: checker_of(checked.clone()),
             schedule: None,
+            round_trip_us: 0,
+            thinking: None,
         });
         slots.collect()
     }
@@ -213,13 +226,14 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             &mut PieceChecker,
         ) -> Result<(), Abort>,
     ) -> Result<(), GivenUp> {
-        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker, schedule: _ } = self;
+        let WorkerSlot { worker, client, input, retry, drawn, logs, waiting, checker, thinking, .. } = self;
         let end = worker.commits().saturating_add(share);
         while worker.commits() < end {
-            let Next::Transaction { due } = next(worker, waiting) else { break };
+            let Next::Transaction { due } = start(worker, thinking, &over, |worker| next(worker, waiting)) else {
+                break;
+            };
             M::work(INSTRUCTIONS_AROUND);
             *drawn += 1;
-            // In an open loop each is timed.
             let stands_for = if due.is_some() { 1 } else { TIMED_EVERY };
             let timed = drawn.is_multiple_of(stands_for);
             let now = || if timed { M::now() } else { 0 };
@@ -267,6 +281,25 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         }
         Ok(())
     }
+}
+
+/// Lets the client think, if one does, and waits for the next start.
+#[inline(always)]
+fn start<P: Protocol<M>, M: Machine>(
+    worker: &mut Worker<P, M>,
+    thinking: &mut Option<Thinking>,
+    over: impl Fn() -> bool,
+    next: impl FnOnce(&mut Worker<P, M>) -> Next,
+) -> Next {
+    if let Some(client) = thinking {
+        client.pass(worker, over);
+    }
+    let next = next(worker);
+    if thinking.is_some() || matches!(next, Next::Transaction { due: Some(_) }) {
+        // The wait is no work: it is in no breakdown.
+        M::take_times(&mut [0; Phase::COUNT]);
+    }
+    next
 }
 
 /// Counts an abort of a transaction of this type, a conflict with its place. Cores of a chip share

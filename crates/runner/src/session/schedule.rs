@@ -25,7 +25,7 @@ const NEVER: Cycles = Cycles::MAX / 4;
 const DRAWN_MAX: u64 = 1_000_000;
 
 /// The starts of an interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ArrivalCount {
     /// Transactions whose start was due in the interval.
     pub offered: u64,
@@ -33,6 +33,9 @@ pub struct ArrivalCount {
     pub skipped: u64,
     /// Transactions that were due and not started at the end of the interval.
     pub backlog: u64,
+    /// The time in which the workers took starts: a worker ends its last transaction after the end
+    /// of the interval.
+    pub seconds: f64,
 }
 
 impl ArrivalCount {
@@ -42,6 +45,7 @@ impl ArrivalCount {
             offered: sum.offered + other.offered,
             skipped: sum.skipped + other.skipped,
             backlog: sum.backlog + other.backlog,
+            seconds: sum.seconds.max(other.seconds),
         })
     }
 }
@@ -62,8 +66,9 @@ pub(crate) struct Schedule {
     /// The starts since the last count: those that were taken, and those that came too late.
     taken: u64,
     skipped: u64,
-    /// The backlog at the last count.
+    /// The backlog at the last count, and the clock then.
     backlog: u64,
+    counted_at: Cycles,
 }
 
 /// The starts of a worker, one after the other.
@@ -127,10 +132,19 @@ impl Starts {
         self.after(gap * self.workers)
     }
 
-    /// Returns the starts of this worker that the curve has in a time, about.
-    fn expected(&self, cycles: Cycles) -> u64 {
-        let rate = self.curve[self.behind.min(self.curve.len() - 1)].1;
-        (cycles as f64 / self.hertz * rate / self.workers) as u64
+    /// Returns the starts of this worker until a time in cycles, as the area below the curve.
+    fn expected_until(mut self, clock: Cycles) -> u64 {
+        let (until, mut area) = (clock as f64 / self.hertz, 0.0);
+        while self.time < until {
+            let (rate, slope, end) = self.part();
+            let room = end.min(until) - self.time;
+            area += (rate + (rate + slope * room).max(0.0)) / 2.0 * room;
+            self.time += room;
+            if self.time >= end {
+                self.behind += 1;
+            }
+        }
+        (area / self.workers) as u64
     }
 }
 
@@ -156,7 +170,18 @@ impl Schedule {
             ArrivalProcess::Constant => starts.after(worker as f64 + 0.5),
         };
         let late_max = arrivals.late_seconds.map_or(NEVER, |late| (late * hertz) as Cycles);
-        Schedule { starts, due, late_max, offset: 0, stood_at: 0, counted: None, taken: 0, skipped: 0, backlog: 0 }
+        Schedule {
+            starts,
+            due,
+            late_max,
+            offset: 0,
+            stood_at: 0,
+            counted: None,
+            taken: 0,
+            skipped: 0,
+            backlog: 0,
+            counted_at: 0,
+        }
     }
 
     /// Lets the clock go on from where it stood, at this time of the machine.
@@ -203,10 +228,13 @@ impl Schedule {
             backlog += 1;
             due = ahead.next();
         }
-        backlog += clock.checked_sub(due).map_or(0, |rest| ahead.expected(rest));
+        if due <= clock {
+            backlog += ahead.expected_until(clock);
+        }
         let (taken, skipped) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.skipped));
         let before = std::mem::replace(&mut self.backlog, backlog);
-        ArrivalCount { offered: (taken + skipped + backlog).saturating_sub(before), skipped, backlog }
+        let seconds = clock.saturating_sub(std::mem::replace(&mut self.counted_at, clock)) as f64 / self.starts.hertz;
+        ArrivalCount { offered: (taken + skipped + backlog).saturating_sub(before), skipped, backlog, seconds }
     }
 }
 
@@ -327,13 +355,13 @@ mod tests {
             assert_eq!(due, at(100.0) + at(0.0005 + 0.001 * f64::from(number)), "{number}");
         }
         one.pause(at(100.01));
-        assert_eq!(one.counted(), Some(ArrivalCount { offered: 10, skipped: 0, backlog: 7 }));
+        assert_eq!(one.counted(), Some(ArrivalCount { offered: 10, skipped: 0, backlog: 7, seconds: 0.01 }));
         // The clock stands still between intervals; the backlog stays.
         one.resume(at(200.0));
         assert_eq!(one.take(at(200.0)).expect("still due"), at(200.0) - at(0.01) + at(0.0035));
         one.late_max = at(0.002);
         assert_eq!(one.take(at(200.0)).expect("due"), at(200.0) - at(0.01) + at(0.0085), "four are too late");
-        assert_eq!(one.count(at(200.01)), ArrivalCount { offered: 10, skipped: 4, backlog: 11 });
+        assert_eq!(one.count(at(200.01)), ArrivalCount { offered: 10, skipped: 4, backlog: 11, seconds: 0.01 });
         assert!(one.take(at(200.0)).is_ok());
     }
 
@@ -343,5 +371,9 @@ mod tests {
         let counted = one.count((10.0 * HERTZ) as u64);
         assert!((counted.offered as f64 - 5e6).abs() < 3.0 * 5e6f64.sqrt(), "{counted:?}");
         assert_eq!(counted.backlog, counted.offered);
+        // The area below a rate that falls to 0 is 50 million.
+        let mut falling = schedule(&[(0.0, 1e8), (1.0, 0.0)], ArrivalProcess::Poisson, 0.0, 0, 1);
+        let counted = falling.count((2.0 * HERTZ) as u64);
+        assert!((counted.offered as f64 / 50e6 - 1.0).abs() < 1e-3, "{counted:?}");
     }
 }

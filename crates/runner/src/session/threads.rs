@@ -28,7 +28,7 @@ use contend_workloads::Workload;
 use super::climb::{Climb, LOOK_EVERY};
 use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
 use super::schedule::{Schedule, await_start};
-use super::yielding::{pauses_of, yielding};
+use super::yielding::{Between, with_between};
 use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Tally};
 use crate::error::RunError;
 use crate::memory::{address_space_left, available_bytes, is_short};
@@ -476,19 +476,19 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
         }
         await_start(schedule, worker, slice, over)
     };
-    let outcome = match purpose {
-        RunPurpose::Verify | RunPurpose::Repeat => {
-            let mut pauses = pauses_of(slot.worker.number());
-            slot.work(workload, share, tally, next, over, |workload, tx, client, input, checker| {
-                let mut yielding = yielding::<_, M>(tx, &mut pauses);
-                workload.execute(&mut Checked::new(&mut yielding, checker, workload.kind(input)), client, input)
-            })
-        }
-        RunPurpose::Measure | RunPurpose::Record => {
-            slot.work(workload, share, tally, next, over, |workload, tx, client, input, _| {
-                workload.execute(tx, client, input)
-            })
-        }
+    let mut between = match purpose {
+        RunPurpose::Verify | RunPurpose::Repeat => Between::yields(slot.worker.number()),
+        RunPurpose::Measure | RunPurpose::Record => Between::round_trips::<M>(slot.round_trip_us),
+    };
+    let outcome = match between {
+        Between::Nothing => slot.work(workload, share, tally, next, over, |workload, tx, client, input, _| {
+            workload.execute(tx, client, input)
+        }),
+        // The checker allows everything, unless the session verifies.
+        _ => slot.work(workload, share, tally, next, over, |workload, tx, client, input, checker| {
+            let mut before = with_between::<_, M>(tx, &mut between);
+            workload.execute(&mut Checked::new(&mut before, checker, workload.kind(input)), client, input)
+        }),
     };
     slot.schedule = schedule.take().map(|mut schedule| {
         schedule.pause(M::now());
