@@ -32,7 +32,8 @@ fn words(line: &str) -> Vec<&str> {
     let units = ["k", "M", "G", "s", "ms", "µs", "ns", "%", "KiB", "MiB", "GiB", "B/record", "x", "-", "..."];
     let is_figure =
         |word: &str| word.contains(|c: char| c.is_ascii_digit()) && !word.contains("2pl") && !word.contains('=');
-    let is_word = |word: &&str| !is_figure(word) && !units.contains(word) && !word.starts_with(['─', '═']);
+    let is_unit = |word: &str| units.contains(&word.trim_end_matches([',', ';', ':']));
+    let is_word = |word: &&str| !is_figure(word) && !is_unit(word) && !word.starts_with(['─', '═']);
     line.split_whitespace().filter(is_word).collect()
 }
 
