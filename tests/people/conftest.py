@@ -57,6 +57,12 @@ def compared(folder, name, *arguments):
     return folder / name / "report.html"
 
 
+def written(folder, name, *arguments):
+    """The page of a verb that has one of its own."""
+    contend(*arguments, "--out", str(folder / name))
+    return folder / name / f"{name}.html"
+
+
 def redrawn(folder, name, of, change):
     """The page of the result `of`, changed by hand."""
     result = json.loads((folder / of / "results.json").read_text())
@@ -115,6 +121,10 @@ def pages(folder):
         "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
         "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),
         "chip": compared(folder, "chip", "ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", "--set", "ycsb.records=10k"),
+        "open": compared(folder, "open", "ycsb-a", "--protocols", "none,silo,mvto", "--machine", "abyss:4", "--rate", "300k", "--set", "ycsb.records=10k"),
+        "saturation": written(folder, "saturation", "saturate", "ycsb-a", "--protocols", "silo,mvto", "--machine", "abyss:4", "--p99", "50us",
+                              "--transactions", "1000", "--set", "ycsb.records=1k"),
+        "advice": written(folder, "advice", "advise", "bank", "--budget", "5s", "--cores", "2,4", "--set", "bank.accounts=1k"),
         "failed": redrawn(folder, "failed", "contended", failed),
         "partial": redrawn(folder, "partial", "kinds", partial),
         "hostile": redrawn(folder, "hostile", "kinds", hostile),

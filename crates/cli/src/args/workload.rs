@@ -54,7 +54,7 @@ pub(crate) enum ImportCommand {
         #[command(flatten)]
         options: TraceArgs,
     },
-    /// A list of accesses in CSV: time,session,txn,op,table,key, and key2 for keys of two parts
+    /// A list of accesses in CSV: time,session,txn,op,table,key, and key2 for a scan
     ///
     /// An op is r (read), w (write), u (read and write), i (insert), d (delete) or s (scan from key
     /// to key2).
