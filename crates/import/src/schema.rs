@@ -458,15 +458,15 @@ mod tests {
     fn a_dump_is_read() {
         let schema = read(
             "\\restrict x\nSET statement_timeout = 0;\n\
-             CREATE TABLE public.orders (id uuid NOT NULL, \"Total\" numeric(12,2) DEFAULT 0, who integer, note text);\n\
+             CREATE TABLE public.orders (id uuid NOT NULL, \"Total\" numeric(12,2) DEFAULT 0, person integer, note text);\n\
              CREATE TYPE public.mood AS ENUM ('sad', 'ok');\n\
              CREATE TABLE public.people (id integer NOT NULL, born date, is public.mood, tags text[]);\n\
              ALTER TABLE ONLY public.orders ADD CONSTRAINT o PRIMARY KEY (id);\n\
              ALTER TABLE ONLY public.people ADD CONSTRAINT p PRIMARY KEY (id);\n\
              ALTER TABLE public.people OWNER TO postgres;\n\
-             CREATE INDEX orders_who ON public.orders USING btree (who);\n\
+             CREATE INDEX orders_person ON public.orders USING btree (person);\n\
              CREATE FUNCTION f() RETURNS int AS $$ select 1; $$ LANGUAGE sql;\n\
-             ALTER TABLE ONLY public.orders ADD CONSTRAINT f FOREIGN KEY (who) REFERENCES public.people(id);\n",
+             ALTER TABLE ONLY public.orders ADD CONSTRAINT f FOREIGN KEY (person) REFERENCES public.people(id);\n",
         )
         .expect("valid");
         let orders = &schema.tables[0];
@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(schema.tables[1].columns[3].kind, Kind::Text(64));
         assert_eq!(orders.references, [(2, "people".to_owned(), Some("id".to_owned()))]);
         assert!(schema.text(|_| true, |_, _| true).contains("\"Total\" numeric(12, 2)"));
-        assert!(schema.text(|_| true, |_, _| true).contains("create index orders_by_0 on orders (who);"));
+        assert!(schema.text(|_| true, |_, _| true).contains("create index orders_by_0 on orders (person);"));
     }
 
     #[test]

@@ -206,11 +206,11 @@ fn a_loop_counts_and_the_rows_of_an_index_are_loaded() {
         statements.push(("LOG", "commit".to_owned()));
         statements.push((
             "ALONE",
-            format!("select id from ord where who = {} order by id desc limit 5", random.random_range(1..=40)),
+            format!("select id from ord where person = {} order by id desc limit 5", random.random_range(1..=40)),
         ));
     }
     let schema = "create type state as enum ('new'); create table line (ord bigint references ord, no smallint, n int, primary key (ord, no));\
-                  create table ord (id bigint primary key, who int, is state); create index on ord (who);";
+                  create table ord (id bigint primary key, person int, is state); create index on ord (person);";
     let imported = import_log(&mixed(vec![statements]), schema, &ImportOptions::default());
     let text = imported.unwrap_or_else(|error| panic!("{error}")).text;
     for part in [
@@ -219,8 +219,8 @@ fn a_loop_counts_and_the_rows_of_an_index_are_loaded() {
         "  \\set no :no + 1\n",
         "insert into line (ord, no, n) values (:id, :no, :n);",
         "# assumed, since no key is read; --rows sets the rows\nord = 10000\n",
-        "\"ord.who\" = \"random(0, :ord_who - 1)\"",
-        "ord_who = 40\n",
+        "\"ord.person\" = \"random(0, :ord_person - 1)\"",
+        "ord_person = 40\n",
     ] {
         assert!(text.contains(part), "no '{part}':\n{text}");
     }
