@@ -93,6 +93,24 @@ pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
     })
 }
 
+/// Runs one transaction of each of two clients, both before either commits.
+pub(crate) fn run_two_at_once<P: NamedProtocol<Native>, W: Workload>(
+    (engine, workload): &World<P, W>,
+    clients: &mut [W::Client; 2],
+    inputs: &[W::Input; 2],
+) {
+    let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
+    let [first, second] = &mut workers;
+    let mut running = [first.begin(), second.begin()];
+    let are_whole =
+        [0, 1].map(|number| workload.execute(&mut running[number], &mut clients[number], &inputs[number]).is_ok());
+    for ((tx, is_whole), (client, input)) in running.into_iter().zip(are_whole).zip(clients.iter_mut().zip(inputs)) {
+        if is_whole && tx.commit().is_ok() {
+            workload.committed(client, input);
+        }
+    }
+}
+
 /// Runs the workload's own check.
 pub(crate) fn check<P: NamedProtocol<Native>, W: Workload>(
     (engine, workload): &World<P, W>,

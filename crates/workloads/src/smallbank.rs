@@ -485,7 +485,7 @@ impl Workload for SmallBank {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_for_tests::{check as check_of, run, world};
+    use crate::run_for_tests::{check as check_of, run, run_two_at_once, world};
     use contend_engine::NamedProtocol;
     use contend_machine::Native;
     use contend_protocols::fault::{Only, id};
@@ -521,26 +521,18 @@ mod tests {
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank>(&small());
             let (engine, bank) = &world;
-            let mut workers = [engine.worker().expect("a slot"), engine.worker().expect("a slot")];
             let mut clients = [bank.client(0, 2, 1), bank.client(1, 2, 1)];
             // Withdrawals of 20 dollars from the savings: the accounts hold 200 together.
             let withdrawal = Input { kind: Kind::TransactSavings, customer: 1, other: 1, amount: 2000 };
             let check = Input { kind: Kind::WriteCheck, amount: 2000, ..withdrawal };
+            let mut worker = engine.worker().expect("a slot");
             for _ in 0..9 {
-                workers[0].run(|tx| bank.execute(tx, &mut clients[0], &withdrawal)).expect("it is covered");
+                worker.run(|tx| bank.execute(tx, &mut clients[0], &withdrawal)).expect("it is covered");
                 bank.committed(&mut clients[0], &withdrawal);
             }
             // One more is covered. Two transactions try it at once, each from another account.
-            let [first, second] = &mut workers;
-            let mut running = [first.begin(), second.begin()];
-            for ((tx, client), input) in running.iter_mut().zip(&mut clients).zip([&withdrawal, &check]) {
-                bank.execute(tx, client, input).expect("it is covered as far as each sees");
-            }
-            for ((tx, client), input) in running.into_iter().zip(&mut clients).zip([&withdrawal, &check]) {
-                if tx.commit().is_ok() {
-                    bank.committed(client, input);
-                }
-            }
+            drop(worker);
+            run_two_at_once(&world, &mut clients, &[withdrawal, check]);
             check_of(&world, &clients)
         }
         let wrong = two_at_once::<Silo<Skewed>>().expect_err("write skew");
