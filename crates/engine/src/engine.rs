@@ -288,6 +288,10 @@ impl<P: Protocol<M>, M: Machine> Tables for Engine<P, M> {
     fn create_table<K: Key>(&self, spec: &TableSpec) -> Table<K> {
         Engine::create_table(self, spec)
     }
+
+    fn wants_declarations(&self) -> bool {
+        self.protocol.wants_declarations()
+    }
 }
 
 impl<P: Protocol<M>, M: Machine> Inspect for Engine<P, M> {

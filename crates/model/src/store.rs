@@ -23,6 +23,12 @@ pub trait Tables {
     fn create_typed<R: Row, K: Key>(&self, spec: &TableSpec) -> TypedTable<R, K> {
         TypedTable::new(self.create_table(spec))
     }
+
+    /// Returns whether transactions on this store are asked what they declare. Others need not find
+    /// it out.
+    fn wants_declarations(&self) -> bool {
+        false
+    }
 }
 
 /// A store without rows. It only notes which tables are created, for an analysis of transactions
@@ -122,6 +128,10 @@ pub trait Inspect {
 impl<S: Tables> Tables for Arc<S> {
     fn create_table<K: Key>(&self, spec: &TableSpec) -> Table<K> {
         S::create_table(self, spec)
+    }
+
+    fn wants_declarations(&self) -> bool {
+        S::wants_declarations(self)
     }
 }
 

@@ -65,6 +65,10 @@ const ROWS_MAX: i64 = 1_000_000_000;
 const CHECKED_ROWS: u64 = 10_000;
 /// The share of missed rows from which a check says so.
 const MISSED_MAX: f64 = 0.1;
+/// The known keys of a transaction from which it is worth finding them beforehand, and looking
+/// them up together. With fewer, the second pass over the script costs more than the overlap of
+/// cache misses saves.
+const MANY_LOOKUPS: usize = 8;
 const LOAD_STEP: u64 = 4096;
 
 /// Returns the same text for as long as the process lives. Names of workloads, types of
@@ -173,8 +177,10 @@ struct Kind {
     code: Code,
     /// The groups of each table that the transaction touches.
     groups: Vec<Groups>,
-    /// Whether keys are known before the transaction begins, so that it is worth finding them.
+    /// Whether keys or partitions are known before the transaction begins.
     foresees: bool,
+    /// Whether the known keys are many, so that it is worth finding them to look them up together.
+    looks_up_many: bool,
 }
 
 /// A compiled file.
@@ -207,29 +213,8 @@ impl Program {
         let tables = schema::read(&source.schema, &groups).map_err(|error| error.in_part("schema"))?;
         let rows = rows_of(options, &tables, &parameters)?;
         let fills = fills_of(source, &tables, &rows, &parameters)?;
-        let mut kinds = Vec::new();
-        for of in &source.transactions {
-            let mut writer = Writer::new(&tables, &rows, &parameters);
-            let part = format!("transaction '{}'", of.name);
-            compile::compile(&mut writer, &of.script).map_err(|error| error.in_part(&part))?;
-            let mut code = writer.code;
-            if of.read_only
-                && let Some(access) = code.accesses.iter().find(|access| !access.reads)
-            {
-                let table = &tables[access.table as usize].name;
-                return Err(format!("{part}, line {}: a transaction that is read_only changes {table}", access.line));
-            }
-            let is_row = |access: &program::Access| access.key.len() == tables[access.table as usize].key.len();
-            let foresees = code.foreseeable
-                && (source.partition.is_some() || code.accesses.iter().any(|access| access.known && is_row(access)));
-            code.foreseeable = foresees;
-            let mut groups = vec![Groups::NONE; tables.len()];
-            for access in &code.accesses {
-                let of_table = &mut groups[access.table as usize];
-                *of_table = of_table.union(access.groups);
-            }
-            kinds.push(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees });
-        }
+        let kinds = source.transactions.iter().map(|of| kind_of(of, source, &tables, &rows, &parameters));
+        let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
         let invariants = source.invariants.iter().map(|of| invariant_of(of, &tables, &rows, &parameters));
         let invariants = invariants.collect::<Result<Vec<_>, _>>()?;
         let partitions = partitions_of(source, &tables, &kinds, &parameters)?;
@@ -264,6 +249,36 @@ impl Program {
             declares_rows,
         })
     }
+}
+
+/// Compiles the script of a type of transactions.
+fn kind_of(
+    of: &source::TransactionSource,
+    source: &Source,
+    tables: &[Table],
+    rows: &[u64],
+    parameters: &Parameters,
+) -> Result<Kind, String> {
+    let mut writer = Writer::new(tables, rows, parameters);
+    let part = format!("transaction '{}'", of.name);
+    compile::compile(&mut writer, &of.script).map_err(|error| error.in_part(&part))?;
+    let code = writer.code;
+    if of.read_only
+        && let Some(access) = code.accesses.iter().find(|access| !access.reads)
+    {
+        let table = &tables[access.table as usize].name;
+        return Err(format!("{part}, line {}: a transaction that is read_only changes {table}", access.line));
+    }
+    let is_known =
+        |access: &program::Access| access.known && access.key.len() == tables[access.table as usize].key.len();
+    let foresees = code.foreseeable && (source.partition.is_some() || code.accesses.iter().any(is_known));
+    let looks_up_many = code.foreseeable && code.known_lookups(is_known) >= MANY_LOOKUPS;
+    let mut groups = vec![Groups::NONE; tables.len()];
+    for access in &code.accesses {
+        let of_table = &mut groups[access.table as usize];
+        *of_table = of_table.union(access.groups);
+    }
+    Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees, looks_up_many })
 }
 
 /// Returns the list of names that lives as long as the process.
@@ -473,6 +488,8 @@ pub struct Client {
 #[derive(Debug)]
 pub struct FileWorkload {
     program: Program,
+    /// Whether the protocol asks for what transactions declare.
+    declares: bool,
     handles: Vec<Handle>,
 }
 
@@ -481,10 +498,10 @@ impl FileWorkload {
     fn fill(&self, table: usize, row: u64, memory: &mut Memory, words: &mut [u64], parts: &mut [i64]) {
         for (column, fill) in self.program.fills[table].iter().enumerate() {
             let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
-            memory.evaluate(&fill.code, seed, |frame| frame[ROW as usize] = row as i64);
+            memory.evaluate(&fill.code, seed, |frame| frame[ROW] = row as i64);
             match (&fill.store, fill.part) {
                 (Some(store), _) => put(store, words, &memory.frame),
-                (None, Some(part)) => parts[part] = memory.frame[fill.from as usize],
+                (None, Some(part)) => parts[part] = memory.frame[fill.from],
                 (None, None) => {}
             }
         }
@@ -500,13 +517,12 @@ fn check_keys(program: &Program) -> Result<(), String> {
             let mut parts = vec![0; table.key.len()];
             for fill in &program.fills[number] {
                 if let Some(part) = fill.part {
-                    memory.evaluate(&fill.code, row, |frame| frame[ROW as usize] = row as i64);
-                    parts[part] = memory.frame[fill.from as usize];
+                    memory.evaluate(&fill.code, row, |frame| frame[ROW] = row as i64);
+                    parts[part] = memory.frame[fill.from];
                 }
             }
-            let registers: Vec<Register> = (0..parts.len() as Register).collect();
             let shown = || parts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-            let Some(key) = key_of(&table.shape, &registers, &parts) else {
+            let Some(key) = key_of(&table.shape, parts.len(), |part| parts[part]) else {
                 return Err(format!(
                     "[fill]: row {row} of {} has the key ({}), which its columns can't hold",
                     table.name,
@@ -557,7 +573,7 @@ impl Workload for FileWorkload {
             }
         };
         let handles = specs_of(&program, index).into_iter().zip(&program.tables).map(handle).collect();
-        FileWorkload { program, handles }
+        FileWorkload { program, declares: store.wants_declarations(), handles }
     }
 
     fn load_units(&self) -> u64 {
@@ -581,11 +597,10 @@ impl Workload for FileWorkload {
         for (number, table) in tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {
             let mut words = vec![0; table.words];
             let mut values = vec![0; table.key.len()];
-            let registers: Vec<Register> = (0..values.len() as Register).collect();
             load_in_steps(rows[number], part, parts, LOAD_STEP, done, |range| {
                 for row in range {
                     self.fill(number, row, &mut memory, &mut words, &mut values);
-                    let Some(key) = key_of(&table.shape, &registers, &values) else { continue };
+                    let Some(key) = key_of(&table.shape, values.len(), |part| values[part]) else { continue };
                     let is_new = with_table!(self.handles[number], of => {
                         loader.insert(&of, Key::from_words(key), |row| row[..words.len()].copy_from_slice(&words))?
                     });
@@ -595,8 +610,7 @@ impl Workload for FileWorkload {
                             ColumnAt::Row { word, .. } => words[word] as i64,
                         };
                         let entry: Vec<i64> = index.columns.iter().chain(&table.key).map(value).collect();
-                        let registers: Vec<Register> = (0..entry.len() as Register).collect();
-                        if let Some(key) = key_of(&tables[index.table].shape, &registers, &entry) {
+                        if let Some(key) = key_of(&tables[index.table].shape, entry.len(), |part| entry[part]) {
                             with_table!(self.handles[index.table], of => {
                                 loader.insert(&of, Key::from_words(key), |_| ())?;
                             });
@@ -642,9 +656,12 @@ impl Workload for FileWorkload {
         input.first_unique = client.uniques;
         let kind = &kinds[input.kind];
         core.work(INSTRUCTIONS_OF_STEP * kind.code.steps.len() as u32);
-        if kind.foresees {
+        input.is_foreseen = kind.looks_up_many || kind.foresees && self.declares;
+        if input.is_foreseen {
             client.memory.foresee(&kind.code, tables, partitions.as_ref(), input);
             client.memory.uniques = 0;
+        } else {
+            client.memory.draw_first(&kind.code, input);
         }
     }
 
@@ -688,7 +705,7 @@ impl Workload for FileWorkload {
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Program { kinds, tables, .. } = &self.program;
         let kind = &kinds[input.kind];
-        if kind.foresees {
+        if input.is_foreseen {
             announce(tx, &self.handles, &input.keys, &kind.groups);
         }
         client.memory.run(tx, &kind.code, &interpret::Tables { shapes: tables, handles: &self.handles }, input)

@@ -238,18 +238,7 @@ impl Writer<'_> {
         let before = self.code.steps.len();
         let from = self.number(expression, &mut Names::None)?;
         let to = self.variable(self.at, name, Type::Number(8))?.register;
-        // The step that computes the value puts it into the variable.
-        let is_own = self.code.steps.len() > before && !self.variables.values().any(|other| other.register == from);
-        match self.code.steps.last_mut() {
-            Some(
-                Step::Compute { to: own, .. }
-                | Step::Draw { to: own, .. }
-                | Step::Choose { to: own, .. }
-                | Step::Unique { to: own }
-                | Step::Distinct { to: own, .. },
-            ) if is_own && *own == from => *own = to,
-            _ => self.push(Step::Copy { to, from, words: 1 }),
-        }
+        self.put_into(to, from, before);
         Ok(())
     }
 

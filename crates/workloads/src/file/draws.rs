@@ -1,8 +1,6 @@
 //! The random numbers of a script.
 
-use contend_model::random::{GOLDEN_GAMMA, below};
-use rand::RngCore;
-use rand::rngs::SmallRng;
+use contend_model::random::{GOLDEN_GAMMA, SplitMix64, below};
 
 use crate::zipf::Zipf;
 
@@ -27,14 +25,23 @@ pub(super) enum Distribution {
 
 impl Distribution {
     /// Draws a number for these operands. An empty range gives its lower end.
-    #[inline]
-    pub(super) fn draw(&self, random: &mut SmallRng, low: i64, high: i64) -> i64 {
+    #[inline(always)]
+    pub(super) fn draw(&self, random: &mut SplitMix64, low: i64, high: i64) -> i64 {
+        match self {
+            Distribution::Uniform if high >= low && high.wrapping_sub(low) != -1 => {
+                low.wrapping_add(below(random.draw(), high.wrapping_sub(low) as u64 + 1) as i64)
+            }
+            other => other.draw_skewed(random, low, high),
+        }
+    }
+
+    fn draw_skewed(&self, random: &mut SplitMix64, low: i64, high: i64) -> i64 {
         let span = high.wrapping_sub(low) as u64;
         match self {
             _ if high < low => low,
-            Distribution::Uniform if span == u64::MAX => random.next_u64() as i64,
-            Distribution::Uniform => low.wrapping_add(below(random.next_u64(), span + 1) as i64),
-            Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.next_u64()), zipf.records(), *step),
+            // All numbers there are.
+            Distribution::Uniform => random.draw() as i64,
+            Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.draw()), zipf.records(), *step),
             Distribution::Zipfian(skew) => low.wrapping_add(zipfian(random, span.saturating_add(1), *skew)),
             Distribution::Exponential(parameter) => {
                 // The density falls from the lower end on, and is cut at the upper end.
@@ -55,8 +62,8 @@ impl Distribution {
                 low.wrapping_add(((span as f64 + 1.0) * part) as i64).min(high)
             }
             Distribution::NonUniform { a, c } => {
-                let (first, numbers) = (below(random.next_u64(), a + 1), span.saturating_add(1));
-                let second = (low as u64).wrapping_add(below(random.next_u64(), numbers));
+                let (first, numbers) = (below(random.draw(), a + 1), span.saturating_add(1));
+                let second = (low as u64).wrapping_add(below(random.draw(), numbers));
                 low.wrapping_add(((first | second).wrapping_add(*c) % numbers) as i64)
             }
             Distribution::Empirical(steps) => {
@@ -69,13 +76,13 @@ impl Distribution {
 }
 
 /// Draws a number from 0, below 1.
-fn unit(random: &mut SmallRng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+fn unit(random: &mut SplitMix64) -> f64 {
+    random.fraction()
 }
 
 /// Draws a rank below `count` of a zipfian distribution with a skew above 1, by rejection (L.
 /// Devroye: Non-Uniform Random Variate Generation, 1986, page 551).
-fn zipfian(random: &mut SmallRng, count: u64, skew: f64) -> i64 {
+fn zipfian(random: &mut SplitMix64, count: u64, skew: f64) -> i64 {
     let b = 2f64.powf(skew - 1.0);
     loop {
         let (first, second) = (1.0 - unit(random), unit(random));
@@ -119,29 +126,35 @@ pub(super) fn permuted(number: i64, count: i64) -> i64 {
     scattered(number.rem_euclid(count) as u64, count as u64, step_of(count as u64))
 }
 
+/// Turns each byte into one of the letters a to z or the digits 0 to 5, by its low five bits.
+#[inline(always)]
+fn letters(drawn: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let numbers = drawn & (31 * EACH);
+    // The high bit of each byte whose number is 26 or more. No sum or difference leaves its byte.
+    let digits = (numbers + (128 - 26) * EACH) >> 7 & EACH;
+    numbers + u64::from(b'a') * EACH - u64::from(b'a' + 26 - b'0') * digits
+}
+
 /// Fills a text of the frame with letters and digits: its length in the first word, then its bytes.
 #[inline]
-pub(super) fn draw_text(random: &mut SmallRng, text: &mut [i64], length: i64, bytes: u16) {
+pub(super) fn draw_text(random: &mut SplitMix64, text: &mut [i64], length: i64, bytes: u16) {
     let length = length.clamp(0, i64::from(bytes)) as usize;
     text[0] = length as i64;
     text[1..].fill(0);
     for (word, value) in text[1..].iter_mut().take(length.div_ceil(8)).enumerate() {
-        // Each byte becomes one of 32 letters and digits: the low bits choose.
-        let letters = (random.next_u64() & 0x1f1f_1f1f_1f1f_1f1f)
-            .to_le_bytes()
-            .map(|low| b"abcdefghijklmnopqrstuvwxyz012345"[low as usize]);
+        let letters = letters(random.draw());
         let used = (length - 8 * word).min(8);
-        *value = (u64::from_le_bytes(letters) & (u64::MAX >> (64 - 8 * used))) as i64;
+        *value = (letters & (u64::MAX >> (64 - 8 * used))) as i64;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
 
     fn mean(of: &Distribution, low: i64, high: i64) -> f64 {
-        let mut random = SmallRng::seed_from_u64(7);
+        let mut random = SplitMix64::new(7);
         let draws = 100_000;
         let mut sum = 0.0;
         for _ in 0..draws {
@@ -163,7 +176,7 @@ mod tests {
         let (sum, squares): (f64, f64) =
             (1..=1000).map(f64::from).fold((0.0, 0.0), |(sum, squares), i| (sum + 1.0 / i, squares + 1.0 / (i * i)));
         assert!((mean(&Distribution::Zipfian(2.0), 0, 999) + 1.0 - sum / squares).abs() < 0.3);
-        assert_eq!(Distribution::Uniform.draw(&mut SmallRng::seed_from_u64(1), 5, 4), 5, "an empty range");
+        assert_eq!(Distribution::Uniform.draw(&mut SplitMix64::new(1), 5, 4), 5, "an empty range");
         mean(&Distribution::NonUniform { a: 255, c: 17 }, 0, 999);
     }
 
@@ -177,8 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn letters_are_letters_and_digits() {
+        for number in 0..32u64 {
+            let expected = b"abcdefghijklmnopqrstuvwxyz012345"[number as usize];
+            assert_eq!(letters(number | (number ^ 31) << 56).to_le_bytes()[0], expected);
+            assert_eq!(letters(0xe0 << 8 | number << 56).to_le_bytes()[7], expected);
+        }
+    }
+
+    #[test]
     fn texts_have_their_length() {
-        let mut random = SmallRng::seed_from_u64(3);
+        let mut random = SplitMix64::new(3);
         for (length, expected) in [(0, 0), (3, 3), (8, 8), (20, 20), (99, 20), (-1, 0)] {
             let mut text = [7; 4];
             draw_text(&mut random, &mut text, length, 20);

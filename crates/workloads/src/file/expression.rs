@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Spanned, UnaryOperator,
-    Value,
+    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Spanned,
+    UnaryOperator, Value,
 };
 
 use super::draws::{Distribution, step_of};
@@ -185,17 +185,7 @@ impl<'a> Writer<'a> {
                 self.compute(Operator::Unequal, both, negated)
             }
             Expr::Case { operand: None, conditions, else_result, .. } => {
-                let mut result = match else_result {
-                    Some(result) => self.number(result, names)?,
-                    None => self.constant(0)?,
-                };
-                for case in conditions.iter().rev() {
-                    let (condition, a) = (self.number(&case.condition, names)?, self.number(&case.result, names)?);
-                    let to = self.registers(1)?;
-                    self.push(Step::Choose { to, condition, a, b: result });
-                    result = to;
-                }
-                Ok(result)
+                self.case(conditions, else_result.as_deref(), names)
             }
             Expr::Function(function) => self.function(place, function, names),
             Expr::Subquery(_) | Expr::Exists { .. } => {
@@ -205,6 +195,52 @@ impl<'a> Writer<'a> {
                 place,
                 format!("'{other}' is not possible; valid: numbers, :variables, operators, between, case, functions"),
             ),
+        }
+    }
+
+    /// Compiles `case`: only the chosen result is computed.
+    fn case(&mut self, conditions: &[CaseWhen], or_else: Option<&Expr>, names: &mut Names<'_>) -> Read<Register> {
+        let to = self.registers(1)?;
+        let mut ends = Vec::new();
+        for case in conditions {
+            let condition = self.number(&case.condition, names)?;
+            let unless = self.code.steps.len();
+            self.push(Step::Unless { condition, to: 0, by_rows: false });
+            let before = self.code.steps.len();
+            let result = self.number(&case.result, names)?;
+            self.put_into(to, result, before);
+            ends.push(self.code.steps.len());
+            self.push(Step::Jump { to: 0, by_rows: false });
+            self.aim(unless);
+        }
+        let before = self.code.steps.len();
+        let result = match or_else {
+            Some(result) => self.number(result, names)?,
+            None => self.constant(0)?,
+        };
+        self.put_into(to, result, before);
+        ends.into_iter().for_each(|step| self.aim(step));
+        Ok(to)
+    }
+
+    /// Puts a word into another register. If a step from `before` on has just computed the word, it
+    /// puts it there at once.
+    pub(super) fn put_into(&mut self, to: Register, from: Register, before: usize) {
+        // Where branches meet, each of them has computed the word.
+        let here = self.here();
+        let leads_here = |step: &Step| matches!(*step, Step::Unless { to, .. } | Step::Jump { to, .. } if to == here);
+        let own = &self.code.steps[before..];
+        let is_own = !own.is_empty()
+            && !own.iter().any(leads_here)
+            && !self.variables.values().any(|other| other.register == from);
+        match self.code.steps.last_mut() {
+            Some(
+                Step::Compute { to: own, .. }
+                | Step::Draw { to: own, .. }
+                | Step::Unique { to: own }
+                | Step::Distinct { to: own, .. },
+            ) if is_own && *own == from => *own = to,
+            _ => self.push(Step::Copy { to, from, words: 1 }),
         }
     }
 

@@ -1,14 +1,13 @@
 //! The execution of compiled scripts.
 
-use std::ops::Range;
+use std::ops::{Index, IndexMut, Range};
 
+use contend_model::random::SplitMix64;
 use contend_model::{Abort, Groups, Key, KeyWords, MAX_KEY_WORDS, Txn, WordChanges};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use rustc_hash::FxHashSet;
 
 use super::draws::draw_text;
-use super::program::{Access, CLIENT, Code, ROUNDS_MAX, Register, Step, Store};
+use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, Step, Store};
 use super::schema::{KeyShape, Table as TableShape};
 
 /// Keys of tables whose keys have several words.
@@ -43,11 +42,52 @@ pub(super) struct Tables<'a> {
 #[derive(Debug)]
 enum Draws {
     /// They are made, and put down.
-    Noted(SmallRng),
+    Noted(SplitMix64),
     /// They are those that were put down.
     Repeated(usize),
     /// They are made, the same at each try.
-    Made(SmallRng),
+    Made(SplitMix64),
+}
+
+/// The registers of a transaction. There is room for every register that a script may have, so
+/// that no access is checked.
+#[derive(Debug)]
+pub(super) struct Frame(Box<[i64; FRAME_MAX]>);
+
+impl Frame {
+    fn new() -> Self {
+        let words = vec![0; FRAME_MAX].into_boxed_slice();
+        Frame(words.try_into().unwrap_or_else(|_| unreachable!("its length is that of the array")))
+    }
+
+    /// Returns some words from a register on.
+    #[inline(always)]
+    pub(super) fn words(&self, from: Register, count: usize) -> &[i64] {
+        &self.0[from as usize..][..count]
+    }
+
+    /// Returns some words from a register on, to be changed.
+    #[inline(always)]
+    pub(super) fn words_mut(&mut self, from: Register, count: usize) -> &mut [i64] {
+        &mut self.0[from as usize..][..count]
+    }
+}
+
+impl Index<Register> for Frame {
+    type Output = i64;
+
+    #[inline(always)]
+    fn index(&self, register: Register) -> &i64 {
+        // A register is always less: the compiler of scripts refuses more.
+        &self.0[register as usize % FRAME_MAX]
+    }
+}
+
+impl IndexMut<Register> for Frame {
+    #[inline(always)]
+    fn index_mut(&mut self, register: Register) -> &mut i64 {
+        &mut self.0[register as usize % FRAME_MAX]
+    }
 }
 
 /// A transaction's parameters.
@@ -58,6 +98,8 @@ pub struct Input {
     pub(super) seed: u64,
     /// The first of the numbers that `unique()` returns.
     pub(super) first_unique: i64,
+    /// Whether its draws were put down, and its known keys found, before it began.
+    pub(super) is_foreseen: bool,
     /// The known keys of each table.
     pub(super) keys: Vec<KnownKeys>,
     /// The partitions that the transaction touches.
@@ -103,7 +145,9 @@ impl KnownKeys {
 /// The memory of a worker's scripts.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pub(super) frame: Vec<i64>,
+    pub(super) frame: Frame,
+    /// The first step that has not run yet, if the transaction has been drawn and not begun.
+    fresh: Option<usize>,
     /// The rows that loops go over.
     pub(super) rows: Vec<i64>,
     /// The loops over rows that are open: where the next row is, and where the last one ends.
@@ -126,7 +170,8 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new(worker: usize, workers: usize) -> Self {
         Memory {
-            frame: Vec::new(),
+            frame: Frame::new(),
+            fresh: None,
             rows: Vec::new(),
             loops: Vec::new(),
             passed: FxHashSet::default(),
@@ -143,9 +188,8 @@ impl Memory {
     }
 
     fn begin(&mut self, code: &Code) {
-        self.frame.clear();
-        self.frame.extend_from_slice(&code.image);
-        self.frame[CLIENT as usize] = self.worker;
+        self.frame.words_mut(0, code.image.len()).copy_from_slice(&code.image);
+        self.frame[CLIENT] = self.worker;
         self.rows.clear();
         self.loops.clear();
         self.passed.clear();
@@ -160,47 +204,62 @@ impl Memory {
         let frame = &mut self.frame;
         match code.steps[at] {
             Step::Compute { operator, to, a, b } => {
-                frame[to as usize] = operator.apply(frame[a as usize], frame[b as usize]);
+                frame[to] = operator.apply(frame[a], frame[b]);
             }
             Step::Copy { to, from, words } => {
-                let from = from as usize;
-                frame.copy_within(from..from + words as usize, to as usize);
+                if words == 1 {
+                    frame[to] = frame[from];
+                } else {
+                    let from = from as usize;
+                    frame.0.copy_within(from..from + words as usize, to as usize);
+                }
             }
-            Step::Choose { to, condition, a, b } => {
-                let chosen = if frame[condition as usize] != 0 { a } else { b };
-                frame[to as usize] = frame[chosen as usize];
+            Step::Draw { to, draw, a, b } => {
+                let of = &code.draws[draw as usize];
+                frame[to] = match &mut self.draws {
+                    Draws::Made(random) => of.draw(random, frame[a], frame[b]),
+                    Draws::Repeated(next) => {
+                        *next += 1;
+                        self.noted[*next - 1]
+                    }
+                    Draws::Noted(random) => {
+                        let drawn = of.draw(random, frame[a], frame[b]);
+                        self.noted.push(drawn);
+                        drawn
+                    }
+                };
             }
-            Step::Draw { .. } | Step::DrawText { .. } => self.draw(code, code.steps[at]),
+            Step::DrawText { to, length, bytes } => self.draw_text(to, length, bytes),
             Step::SameText { to, a, b } => {
-                let (first, second) = (frame[a as usize], frame[b as usize]);
+                let (first, second) = (frame[a], frame[b]);
                 let words = (first.max(0) as usize).div_ceil(8);
-                let same = first == second && frame[a as usize + 1..][..words] == frame[b as usize + 1..][..words];
-                frame[to as usize] = i64::from(same);
+                let same = first == second && frame.words(a + 1, words) == frame.words(b + 1, words);
+                frame[to] = i64::from(same);
             }
             Step::Unique { to } => {
-                frame[to as usize] = (first_unique + self.uniques) * self.workers + self.worker;
+                frame[to] = (first_unique + self.uniques) * self.workers + self.worker;
                 self.uniques += 1;
             }
             Step::Distinct { to, a } => {
-                let number = frame[a as usize];
-                frame[to as usize] = i64::from(self.passed.insert(number));
+                let number = frame[a];
+                frame[to] = i64::from(self.passed.insert(number));
             }
             Step::Unless { condition, to, .. } => {
-                if frame[condition as usize] == 0 {
+                if frame[condition] == 0 {
                     return Some(to as usize);
                 }
             }
             Step::Jump { to, .. } => return Some(to as usize),
             Step::Repeat { count, left, end } => {
-                let count = frame[count as usize].clamp(0, ROUNDS_MAX as i64);
-                frame[left as usize] = count;
+                let count = frame[count].clamp(0, ROUNDS_MAX as i64);
+                frame[left] = count;
                 if count == 0 {
                     return Some(end as usize);
                 }
             }
             Step::Again { left, start } => {
-                frame[left as usize] -= 1;
-                if frame[left as usize] > 0 {
+                frame[left] -= 1;
+                if frame[left] > 0 {
                     return Some(start as usize);
                 }
             }
@@ -209,40 +268,19 @@ impl Memory {
         Some(at + 1)
     }
 
-    /// Draws a number or a text.
-    #[inline]
-    fn draw(&mut self, code: &Code, step: Step) {
+    /// Draws a text.
+    fn draw_text(&mut self, to: Register, length: Register, bytes: u16) {
         let Memory { frame, noted, draws, .. } = self;
-        match step {
-            Step::Draw { to, draw, a, b } => {
-                let (a, b) = (frame[a as usize], frame[b as usize]);
-                frame[to as usize] = match draws {
-                    Draws::Repeated(next) => {
-                        *next += 1;
-                        noted[*next - 1]
-                    }
-                    Draws::Made(random) => code.draws[draw as usize].draw(random, a, b),
-                    Draws::Noted(random) => {
-                        let drawn = code.draws[draw as usize].draw(random, a, b);
-                        noted.push(drawn);
-                        drawn
-                    }
-                };
+        let length = frame[length];
+        let text = frame.words_mut(to, 1 + bytes.div_ceil(8) as usize);
+        match draws {
+            // The text comes from a seed that is put down.
+            Draws::Repeated(next) => {
+                *next += 1;
+                draw_text(&mut SplitMix64::new(noted[*next - 1] as u64), text, length, bytes);
             }
-            Step::DrawText { to, length, bytes } => {
-                let length = frame[length as usize];
-                let text = &mut frame[to as usize..][..1 + bytes.div_ceil(8) as usize];
-                match draws {
-                    // The text comes from a seed that is put down.
-                    Draws::Repeated(next) => {
-                        *next += 1;
-                        draw_text(&mut SmallRng::seed_from_u64(noted[*next - 1] as u64), text, length, bytes);
-                    }
-                    Draws::Made(random) => draw_text(random, text, length, bytes),
-                    Draws::Noted(random) => noted.push(rand::RngCore::next_u64(random) as i64),
-                }
-            }
-            _ => {}
+            Draws::Made(random) => draw_text(random, text, length, bytes),
+            Draws::Noted(random) => noted.push(random.draw() as i64),
         }
     }
 
@@ -255,11 +293,25 @@ impl Memory {
     }
 
     /// Evaluates code that touches no row: for loading, and for checks.
-    pub(super) fn evaluate(&mut self, code: &Code, seed: u64, set: impl FnOnce(&mut [i64])) {
+    pub(super) fn evaluate(&mut self, code: &Code, seed: u64, set: impl FnOnce(&mut Frame)) {
         self.begin(code);
         set(&mut self.frame);
-        self.draws = Draws::Made(SmallRng::seed_from_u64(seed));
+        self.draws = Draws::Made(SplitMix64::new(seed));
         self.compute(code, 0, code.steps.len(), 0);
+    }
+
+    /// Runs the first steps of a transaction, up to the one that touches a row. The first try goes
+    /// on behind them, and each further try begins anew.
+    pub(super) fn draw_first(&mut self, code: &Code, input: &Input) {
+        self.begin(code);
+        self.draws = Draws::Made(SplitMix64::new(input.seed));
+        let mut at = 0;
+        while at < code.steps.len()
+            && let Some(next) = self.step(code, at, input.first_unique)
+        {
+            at = next;
+        }
+        self.fresh = Some(at);
     }
 
     /// Makes the draws of a transaction before it begins, and finds the keys that it will touch.
@@ -270,8 +322,9 @@ impl Memory {
         partitions: Option<&Partitions>,
         input: &mut Input,
     ) {
+        self.fresh = None;
         self.begin(code);
-        self.draws = Draws::Noted(SmallRng::seed_from_u64(input.seed));
+        self.draws = Draws::Noted(SplitMix64::new(input.seed));
         let Input { keys, partitions: touched, first_unique, .. } = input;
         self.noted.clear();
         keys.iter_mut().for_each(KnownKeys::clear);
@@ -316,7 +369,7 @@ impl Memory {
         if access.known
             && access.by_index.is_none()
             && access.key.len() == shape.parts.len()
-            && let Some(words) = key_of(shape, &access.key, &self.frame)
+            && let Some(words) = key_of(shape, access.key.len(), |part| self.frame[access.key[part]])
         {
             keys[table].push(words, !access.reads);
         }
@@ -324,7 +377,7 @@ impl Memory {
             && partitions.of[table]
             && let Some(&first) = access.key.first()
         {
-            touched.push(self.frame[first as usize].rem_euclid(partitions.count as i64) as usize);
+            touched.push(self.frame[first].rem_euclid(partitions.count as i64) as usize);
         }
     }
 
@@ -337,11 +390,12 @@ impl Memory {
         tables: &Tables<'_>,
         input: &Input,
     ) -> Result<(), Abort> {
-        self.begin(code);
-        self.draws =
-            if code.foreseeable { Draws::Repeated(0) } else { Draws::Made(SmallRng::seed_from_u64(input.seed)) };
         let first = input.first_unique;
-        let mut at = 0;
+        let mut at = self.fresh.take().unwrap_or_else(|| {
+            self.begin(code);
+            self.draws = if input.is_foreseen { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
+            0
+        });
         while at < code.steps.len() {
             if let Some(next) = self.step(code, at, first) {
                 at = next;
@@ -387,7 +441,7 @@ impl Memory {
                 }
                 Step::Cancel => return Err(tx.cancel()),
                 Step::Sleep { amount, unit } => {
-                    let amount = u64::try_from(self.frame[amount as usize]).unwrap_or(0);
+                    let amount = u64::try_from(self.frame[amount]).unwrap_or(0);
                     tx.idle(amount.saturating_mul(u64::from(unit)).min(SLEEP_MAX_US));
                 }
                 _ => unreachable!("a step that touches no row"),
@@ -407,13 +461,39 @@ pub(super) struct Partitions {
     pub(super) of: Vec<bool>,
 }
 
-/// Returns the key that these registers hold, or `None` if a value does not fit its part.
-#[inline(always)]
-pub(super) fn key_of(shape: &KeyShape, registers: &[Register], frame: &[i64]) -> Option<KeyWords> {
+/// A key of a table whose rows scripts name.
+pub(super) trait PackedKey: Key {
+    /// Returns the key of which `value` gives the first `count` parts, or `None` if a value does
+    /// not fit its part. The other parts are 0.
+    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<Self>;
+}
+
+impl PackedKey for u64 {
+    #[inline(always)]
+    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<u64> {
+        let (mut key, mut fits) = (0, true);
+        for (number, part) in shape.parts.iter().enumerate().take(count) {
+            let value = value(number);
+            fits &= value >= 0 && value as u64 <= part.max();
+            key |= (value as u64) << part.shift;
+        }
+        fits.then_some(key)
+    }
+}
+
+impl PackedKey for Wide {
+    #[inline(always)]
+    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<Wide> {
+        key_of(shape, count, value).map(Wide::from_words)
+    }
+}
+
+/// Returns a key's words; see [`PackedKey::packed`].
+pub(super) fn key_of(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<KeyWords> {
     let mut words = [0; MAX_KEY_WORDS];
     let mut fits = true;
-    for (part, register) in shape.parts.iter().zip(registers) {
-        let value = frame[*register as usize];
+    for (number, part) in shape.parts.iter().take(count).enumerate() {
+        let value = value(number);
         fits &= value >= 0 && value as u64 <= part.max();
         words[part.word as usize] |= (value as u64) << part.shift;
     }
@@ -422,17 +502,22 @@ pub(super) fn key_of(shape: &KeyShape, registers: &[Register], frame: &[i64]) ->
 
 /// Copies registers to a column of a row.
 #[inline(always)]
-pub(super) fn put(store: &Store, row: &mut [u64], frame: &[i64]) {
-    let (word, from) = (store.word as usize, store.from as usize);
-    let Some(bytes) = store.text else {
-        row[word] = frame[from] as u64;
-        return;
-    };
-    let room = 1 + (bytes as usize).div_ceil(8);
+pub(super) fn put(store: &Store, row: &mut [u64], frame: &Frame) {
+    match store.text {
+        None => row[store.word as usize] = frame[store.from] as u64,
+        Some(bytes) => put_text(store, bytes as usize, row, frame),
+    }
+}
+
+/// Copies a text of at most `bytes` to a column of a row.
+fn put_text(store: &Store, bytes: usize, row: &mut [u64], frame: &Frame) {
+    let word = store.word as usize;
+    let room = 1 + bytes.div_ceil(8);
     let copied = room.min(store.words as usize);
-    row[word] = frame[from].clamp(0, i64::from(bytes)) as u64;
+    let from = frame.words(store.from, copied);
+    row[word] = from[0].clamp(0, bytes as i64) as u64;
     for number in 1..copied {
-        row[word + number] = frame[from + number] as u64;
+        row[word + number] = from[number] as u64;
     }
     row[word + copied..word + room].fill(0);
     // Equal texts are equal words: nothing is left behind the end of a text that was cut.

@@ -120,9 +120,9 @@ impl Side {
         }
         let mut memory = Memory::new(0, 1);
         memory.evaluate(&self.code, 0, |frame| {
-            self.aggregates.iter().zip(&sums).for_each(|((.., register), sum)| frame[*register as usize] = *sum);
+            self.aggregates.iter().zip(&sums).for_each(|((.., register), sum)| frame[*register] = *sum);
         });
-        memory.frame[self.result as usize]
+        memory.frame[self.result]
     }
 }
 

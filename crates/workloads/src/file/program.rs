@@ -95,8 +95,6 @@ pub(super) enum Step {
     Copy { to: Register, from: Register, words: u16 },
     /// Computes a word.
     Compute { operator: Operator, to: Register, a: Register, b: Register },
-    /// Copies one of two words, the first if the condition is not 0.
-    Choose { to: Register, condition: Register, a: Register, b: Register },
     /// Draws a number.
     Draw { to: Register, draw: u16, a: Register, b: Register },
     /// Draws a text of `length` bytes, and of at most `bytes`.
@@ -235,4 +233,32 @@ pub(super) struct Code {
     pub(super) image: Vec<i64>,
     /// Whether all draws can be made before the transaction begins, since none depends on a row.
     pub(super) foreseeable: bool,
+}
+
+impl Code {
+    /// Returns about how many rows the transaction looks up by a key that is known beforehand. A
+    /// loop counts as many lookups.
+    pub(super) fn known_lookups(&self, is_known: impl Fn(&Access) -> bool) -> usize {
+        let mut open_loops: Vec<usize> = Vec::new();
+        let mut lookups = 0;
+        for (number, step) in self.steps.iter().enumerate() {
+            open_loops.retain(|end| *end > number);
+            let access = match *step {
+                Step::Repeat { end, .. } => {
+                    open_loops.push(end as usize);
+                    continue;
+                }
+                Step::Read { access }
+                | Step::Modify { access, .. }
+                | Step::Update { access }
+                | Step::Write { access }
+                | Step::Delete { access } => access,
+                _ => continue,
+            };
+            if is_known(&self.accesses[access as usize]) {
+                lookups += if open_loops.is_empty() { 1 } else { ROUNDS_MAX };
+            }
+        }
+        lookups
+    }
 }

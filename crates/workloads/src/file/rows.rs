@@ -2,9 +2,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Projection, Txn, WordOperation};
+use contend_model::{Abort, AddToWord, Key, KeyWords, MAX_KEY_WORDS, Projection, RowUpdate, Table, Txn, WordOperation};
 
-use super::interpret::{Handle, Memory, Tables, key_of, put, with_table};
+use super::interpret::{Frame, Handle, Memory, PackedKey, Tables, key_of, put, with_table};
 use super::program::{Access, Aggregate, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
 use super::schema::{KeyPart, KeyShape};
 
@@ -15,20 +15,18 @@ impl Memory {
     /// Reads a row.
     #[inline]
     pub(super) fn read<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
-        let table = access.table as usize;
-        let key = self.key(&tables.shapes[table].shape, access);
-        let frame = &mut self.frame;
-        let found = match key {
-            Some(key) => with_table!(tables.handles[table], table => {
+        let shape = &tables.shapes[access.table as usize].shape;
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+            Some(key) => {
                 let columns = Projection::columns(&access.spans, access.groups);
-                let row = tx.read_row(&table, Key::from_words(key), columns)?;
+                let row = tx.read_row(&table, key, columns)?;
                 if let Some(row) = row {
-                    load(&access.loads, row, &key, &tables.shapes[access.table as usize].shape.parts, frame);
+                    load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
                 }
                 row.is_some()
-            }),
+            }
             None => false,
-        };
+        });
         self.found(found);
         Ok(())
     }
@@ -36,25 +34,35 @@ impl Memory {
     /// Changes a row without reading it.
     #[inline]
     pub(super) fn update<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
-        let table = access.table as usize;
-        let found = match self.key(&tables.shapes[table].shape, access) {
+        let shape = &tables.shapes[access.table as usize].shape;
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
             Some(key) => {
                 let Memory { frame, changes, .. } = self;
-                changes.clear();
-                for (change, word, from) in &access.changes {
-                    let value = frame[*from as usize] as u64;
-                    let (operation, value) = match change {
-                        Change::Add => (WordOperation::Add, value),
-                        Change::Subtract => (WordOperation::Add, value.wrapping_neg()),
-                        Change::Set => (WordOperation::Set, value),
-                    };
-                    changes.push(u32::from(*word), operation, value);
+                let groups = access.groups;
+                match access.changes[..] {
+                    [(change @ (Change::Add | Change::Subtract), word, from)] => {
+                        let value = frame[from] as u64;
+                        let value = if change == Change::Add { value } else { value.wrapping_neg() };
+                        let addition = AddToWord { groups, word: word as usize, value };
+                        tx.update_row(&table, key, RowUpdate::add_to_word(&addition))?
+                    }
+                    ref several => {
+                        changes.clear();
+                        for &(change, word, from) in several {
+                            let value = frame[from] as u64;
+                            let (operation, value) = match change {
+                                Change::Add => (WordOperation::Add, value),
+                                Change::Subtract => (WordOperation::Add, value.wrapping_neg()),
+                                Change::Set => (WordOperation::Set, value),
+                            };
+                            changes.push(u32::from(word), operation, value);
+                        }
+                        tx.update_row(&table, key, changes.update(groups))?
+                    }
                 }
-                let update = changes.update(access.groups);
-                with_table!(tables.handles[table], table => tx.update_row(&table, Key::from_words(key), update)?)
             }
             None => false,
-        };
+        });
         self.found(found);
         Ok(())
     }
@@ -62,21 +70,14 @@ impl Memory {
     /// Replaces groups of a row.
     #[inline]
     pub(super) fn write<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
-        let table = access.table as usize;
-        let key = self.key(&tables.shapes[table].shape, access);
-        let frame = &self.frame;
-        let found = match key {
-            Some(key) => with_table!(tables.handles[table], table => {
-                match tx.write_row(&table, Key::from_words(key), access.groups)? {
-                    Some(row) => {
-                        access.stores.iter().for_each(|store| put(store, row, frame));
-                        true
-                    }
-                    None => false,
-                }
-            }),
+        let shape = &tables.shapes[access.table as usize].shape;
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+            Some(key) => match tx.write_row(&table, key, access.groups)? {
+                Some(row) => self.put(access, row),
+                None => false,
+            },
             None => false,
-        };
+        });
         self.found(found);
         Ok(())
     }
@@ -90,41 +91,46 @@ impl Memory {
         or_nothing: bool,
         tables: &Tables<'_>,
     ) -> Result<(), Abort> {
-        let table = access.table as usize;
-        let key = self.key(&tables.shapes[table].shape, access);
-        let frame = &self.frame;
-        let inserted = match key {
-            Some(key) => with_table!(tables.handles[table], table => {
-                match tx.insert_row(&table, Key::from_words(key))? {
-                    Some(row) => {
-                        access.stores.iter().for_each(|store| put(store, row, frame));
-                        true
-                    }
+        let shape = &tables.shapes[access.table as usize].shape;
+        let inserted = with_table!(tables.handles[access.table as usize], table => {
+            match self.key(&table, shape, access) {
+                Some(key) => match tx.insert_row(&table, key)? {
+                    Some(row) => self.put(access, row),
                     None => false,
-                }
-            }),
-            None => false,
-        };
+                },
+                None => false,
+            }
+        });
         if !inserted && !or_nothing {
             return Err(tx.cancel());
         }
-        self.frame[FOUND as usize] = i64::from(inserted);
+        self.frame[FOUND] = i64::from(inserted);
         if inserted {
             self.change_indexes(tx, access, tables)?;
         }
         Ok(())
     }
 
+    /// Copies registers to the columns of a row. Returns `true`, that there is a row.
     #[inline(always)]
-    fn key(&self, shape: &KeyShape, access: &Access) -> Option<KeyWords> {
-        key_of(shape, &access.key, &self.frame)
+    fn put(&self, access: &Access, row: &mut [u64]) -> bool {
+        for store in &access.stores {
+            put(store, row, &self.frame);
+        }
+        true
+    }
+
+    /// Returns the key of an access to this table.
+    #[inline(always)]
+    fn key<K: PackedKey>(&self, _: &Table<K>, shape: &KeyShape, access: &Access) -> Option<K> {
+        K::packed(shape, access.key.len(), |part| self.frame[access.key[part]])
     }
 
     #[inline(always)]
     pub(super) fn found(&mut self, found: bool) {
         self.named += 1;
         self.missed += u64::from(!found);
-        self.frame[FOUND as usize] = i64::from(found);
+        self.frame[FOUND] = i64::from(found);
     }
 
     pub(super) fn modify<T: Txn>(
@@ -136,38 +142,31 @@ impl Memory {
         tables: &Tables<'_>,
         first: i64,
     ) -> Result<(), Abort> {
-        let table = access.table as usize;
-        let shape = &tables.shapes[table].shape;
-        let Some(key) = self.key(shape, access) else {
-            self.found(false);
-            return Ok(());
-        };
-        let found = with_table!(tables.handles[table], table => {
-            match tx.modify_row(&table, Key::from_words(key), access.groups)? {
+        let shape = &tables.shapes[access.table as usize].shape;
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+            Some(key) => match tx.modify_row(&table, key, access.groups)? {
                 Some(row) => {
-                    load(&access.loads, row, &key, &shape.parts, &mut self.frame);
+                    load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
                     self.compute(code, steps.start, steps.end, first);
-                    access.stores.iter().for_each(|store| put(store, row, &self.frame));
-                    true
+                    self.put(access, row)
                 }
                 None => false,
-            }
+            },
+            None => false,
         });
         self.found(found);
-        if found { self.change_indexes(tx, access, tables) } else { Ok(()) }
+        if found && !access.indexes.is_empty() { self.change_indexes(tx, access, tables) } else { Ok(()) }
     }
 
     pub(super) fn delete<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<bool, Abort> {
-        let table = access.table as usize;
-        let shape = &tables.shapes[table].shape;
-        let Some(key) = self.key(shape, access) else { return Ok(false) };
-        let frame = &mut self.frame;
-        with_table!(tables.handles[table], table => {
+        let shape = &tables.shapes[access.table as usize].shape;
+        with_table!(tables.handles[access.table as usize], table => {
+            let Some(key) = self.key(&table, shape, access) else { return Ok(false) };
             if !access.loads.is_empty() {
-                let Some(row) = tx.read_row(&table, Key::from_words(key), Projection::WHOLE)? else { return Ok(false) };
-                load(&access.loads, row, &key, &shape.parts, frame);
+                let Some(row) = tx.read_row(&table, key, Projection::WHOLE)? else { return Ok(false) };
+                load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
             }
-            if !tx.delete_row(&table, Key::from_words(key))? {
+            if !tx.delete_row(&table, key)? {
                 return Ok(false);
             }
         });
@@ -180,7 +179,9 @@ impl Memory {
         for change in &access.indexes {
             let shape = &tables.shapes[change.table as usize].shape;
             let key = |registers: &Option<Vec<Register>>| {
-                registers.as_ref().and_then(|registers| key_of(shape, registers, &self.frame))
+                registers
+                    .as_ref()
+                    .and_then(|registers| key_of(shape, registers.len(), |part| self.frame[registers[part]]))
             };
             let (old, new) = (key(&change.old), key(&change.new));
             if old == new {
@@ -202,17 +203,20 @@ impl Memory {
     pub(super) fn scan<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         if access.aggregates.is_empty() {
             let found = self.visit(tx, access, tables, |memory, access, row, key, parts| {
-                load(&access.loads, row, key, parts, &mut memory.frame);
+                load(&access.loads, row, || *key, parts, &mut memory.frame);
             })?;
-            self.frame[FOUND as usize] = found;
+            self.frame[FOUND] = found;
             return Ok(());
         }
         let mut sums = [0i64; AGGREGATES_MAX];
         let mut first = true;
         let found = self.visit(tx, access, tables, |_, access, row, key, parts| {
-            for ((load, aggregate), sum) in access.loads.iter().zip(&access.aggregates).zip(&mut sums) {
-                let value = value_of(load.from, row, key, parts);
-                *sum = match aggregate {
+            // Not a zip of iterators, which would be a call for each row.
+            let (loads, aggregates) = (&access.loads[..], &access.aggregates[..]);
+            for number in 0..loads.len().min(aggregates.len()) {
+                let value = value_of(loads[number].from, row, || *key, parts);
+                let sum = &mut sums[number % AGGREGATES_MAX];
+                *sum = match aggregates[number] {
                     Aggregate::Sum => sum.wrapping_add(value),
                     _ if first => value,
                     Aggregate::Least => value.min(*sum),
@@ -221,8 +225,10 @@ impl Memory {
             }
             first = false;
         })?;
-        access.loads.iter().zip(sums).for_each(|(load, sum)| self.frame[load.to as usize] = sum);
-        self.frame[FOUND as usize] = found;
+        for (load, sum) in access.loads.iter().zip(sums) {
+            self.frame[load.to] = sum;
+        }
+        self.frame[FOUND] = found;
         Ok(())
     }
 
@@ -234,7 +240,7 @@ impl Memory {
                     Source::Row(word) => {
                         memory.rows.extend(row[word as usize..][..load.words as usize].iter().map(|word| *word as i64));
                     }
-                    from => memory.rows.push(value_of(from, row, key, parts)),
+                    from => memory.rows.push(value_of(from, row, || *key, parts)),
                 }
             }
             // A row without columns is a round all the same.
@@ -242,7 +248,7 @@ impl Memory {
                 memory.rows.push(0);
             }
         })?;
-        self.frame[FOUND as usize] = found;
+        self.frame[FOUND] = found;
         Ok(())
     }
 
@@ -259,7 +265,7 @@ impl Memory {
         }
         for load in &access.loads {
             let words = load.words as usize;
-            self.frame[load.to as usize..][..words].copy_from_slice(&self.rows[rows.start..][..words]);
+            self.frame.words_mut(load.to, words).copy_from_slice(&self.rows[rows.start..][..words]);
             rows.start += words;
         }
         if access.loads.is_empty() {
@@ -268,7 +274,8 @@ impl Memory {
         true
     }
 
-    /// Visits the rows of a range, at most [`ROUNDS_MAX`]. Returns how many there were.
+    /// Visits the rows of a range: all of them for aggregates without a limit, otherwise at most
+    /// [`ROUNDS_MAX`]. Returns how many there were.
     fn visit<T: Txn>(
         &mut self,
         tx: &mut T,
@@ -276,10 +283,12 @@ impl Memory {
         tables: &Tables<'_>,
         mut visit: impl FnMut(&mut Memory, &Access, &[u64], &KeyWords, &[KeyPart]),
     ) -> Result<i64, Abort> {
-        let limit = access.limit.map_or(ROUNDS_MAX as i64, |limit| self.frame[limit as usize]);
-        let limit = limit.clamp(0, ROUNDS_MAX as i64) as usize;
-        let skipped =
-            access.offset.map_or(0, |offset| self.frame[offset as usize]).clamp(0, ROUNDS_MAX as i64) as usize;
+        let limit = match access.limit {
+            Some(limit) => self.frame[limit].clamp(0, ROUNDS_MAX as i64) as usize,
+            None if access.aggregates.is_empty() => ROUNDS_MAX,
+            None => usize::MAX - ROUNDS_MAX,
+        };
+        let skipped = access.offset.map_or(0, |offset| self.frame[offset]).clamp(0, ROUNDS_MAX as i64) as usize;
         if limit == 0 {
             return Ok(0);
         }
@@ -341,7 +350,7 @@ impl Memory {
         let mut low = [0; MAX_KEY_WORDS];
         let mut high = [0; MAX_KEY_WORDS];
         for (number, part) in shape.parts.iter().enumerate() {
-            let at = |register: Register| self.frame[register as usize];
+            let at = |register: Register| self.frame[register];
             let most = part.max().min(i64::MAX as u64);
             let (from, to) = match access.key.get(number) {
                 Some(&register) => {
@@ -365,26 +374,29 @@ impl Memory {
     }
 }
 
+/// Returns the word of a row, or the part of its key, that is loaded.
 #[inline(always)]
-fn value_of(from: Source, row: &[u64], key: &KeyWords, parts: &[KeyPart]) -> i64 {
+fn value_of(from: Source, row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
     match from {
         Source::Row(word) => row[word as usize] as i64,
-        Source::Key(part) => parts[part as usize].of(key),
+        Source::Key(part) => parts[part as usize].of(&key()),
         Source::One => 1,
     }
 }
 
 /// Copies columns of a row to registers.
 #[inline(always)]
-fn load(loads: &[Load], row: &[u64], key: &KeyWords, parts: &[KeyPart], frame: &mut [i64]) {
+fn load(loads: &[Load], row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart], frame: &mut Frame) {
     for load in loads {
-        let to = load.to as usize;
         match load.from {
             Source::Row(word) if load.words > 1 => {
                 let words = &row[word as usize..][..load.words as usize];
-                frame[to..].iter_mut().zip(words).for_each(|(to, from)| *to = *from as i64);
+                let to = frame.words_mut(load.to, words.len());
+                for number in 0..words.len() {
+                    to[number] = words[number] as i64;
+                }
             }
-            from => frame[to] = value_of(from, row, key, parts),
+            from => frame[load.to] = value_of(from, row, &key, parts),
         }
     }
 }

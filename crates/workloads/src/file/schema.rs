@@ -68,6 +68,7 @@ pub(super) struct KeyPart {
 
 impl KeyPart {
     /// Returns the largest value of the part; the smallest is 0.
+    #[inline(always)]
     pub(super) fn max(self) -> u64 {
         u64::MAX >> (64 - u32::from(self.bits))
     }

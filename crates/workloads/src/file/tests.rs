@@ -113,6 +113,12 @@ fn statements_do_what_they_say() {
             "18",
         ),
         (
+            // Each result of a case is computed where it is chosen, and all end in one register.
+            "\\set n 0\n\\repeat 4\n\\set x case when :n < 2 then case when :n = 0 then :n + 1 else :n * 20 end when :n = 2 then 300 else :n * 1000 + 2 end\nupdate t set b = :x where id = :n;\n\\set n :n + 1\n\\endrepeat",
+            "select sum(b) from t",
+            "3323",
+        ),
+        (
             "insert into u values (1, 2, 50);\ninsert into u values (1, 3, 50);\ninsert into u values (2, 1, 60);\nupdate u set a = a + 1 where x = 1 and y = 3;\nselect count(*) as n, sum(y) as s from u where a = 51 \\gset\nupdate t set b = :n * 10 + :s where id = 0;",
             "select sum(b) from t",
             "13",
