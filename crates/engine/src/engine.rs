@@ -292,6 +292,10 @@ impl<P: Protocol<M>, M: Machine> Tables for Engine<P, M> {
     fn wants_declarations(&self) -> bool {
         self.protocol.wants_declarations()
     }
+
+    fn uses_pieces(&self) -> bool {
+        self.protocol.uses_pieces()
+    }
 }
 
 impl<P: Protocol<M>, M: Machine> Inspect for Engine<P, M> {

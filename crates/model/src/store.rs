@@ -29,6 +29,11 @@ pub trait Tables {
     fn wants_declarations(&self) -> bool {
         false
     }
+
+    /// Returns whether the store may run a piece of a transaction again without the rest.
+    fn uses_pieces(&self) -> bool {
+        false
+    }
 }
 
 /// A store without rows. It only notes which tables are created, for an analysis of transactions
@@ -132,6 +137,10 @@ impl<S: Tables> Tables for Arc<S> {
 
     fn wants_declarations(&self) -> bool {
         S::wants_declarations(self)
+    }
+
+    fn uses_pieces(&self) -> bool {
+        S::uses_pieces(self)
     }
 }
 

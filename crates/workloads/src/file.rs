@@ -7,7 +7,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`source`], [`schema`], [`script`] | the file, its tables, and its scripts, as they are written |
-//! | [`compile`], [`select`], [`change`], [`expression`], [`known`] | from scripts to code, and what of it is known before a transaction begins |
+//! | [`compile`], [`select`], [`change`], [`expression`], [`known`], [`pieces`] | from scripts to code, what of it is known before a transaction begins, and its pieces |
 //! | [`options`] | its parameters |
 //! | [`program`], [`draws`], [`interpret`], [`rows`] | the code, and its execution |
 //! | [`invariant`] | conditions on the tables after a run |
@@ -21,6 +21,7 @@ mod interpret;
 mod invariant;
 mod known;
 mod options;
+mod pieces;
 mod program;
 mod rows;
 mod schema;
@@ -38,7 +39,7 @@ use std::sync::{Arc, Mutex};
 use contend_model::random::{GOLDEN_GAMMA, mix};
 use contend_model::{
     Abort, Core, DeclarationNeeds, Declare, Groups, IndexKind, Inspect, Key, KeyWords, Load, OptionSpec, Options,
-    OutOfMemory, TableSpec, Tables, Txn,
+    OutOfMemory, TableSpec, Tables, Txn, Types,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -112,6 +113,12 @@ impl WorkloadFile {
         // allocated while it runs.
         let _ = (file.info(), file.specs(), FileWorkload::tables(&options, IndexKind::Hash));
         Ok(file)
+    }
+
+    /// Returns whether a text is that of a workload file, valid or not, and no other TOML file: it
+    /// has a schema.
+    pub fn is_meant(text: &str) -> bool {
+        text.parse::<toml::Table>().is_ok_and(|file| file.contains_key("schema"))
     }
 
     /// Returns the text of the file.
@@ -262,7 +269,8 @@ fn kind_of(
     let mut writer = Writer::new(tables, rows, parameters);
     let part = format!("transaction '{}'", of.name);
     compile::compile(&mut writer, &of.script).map_err(|error| error.in_part(&part))?;
-    let code = writer.code;
+    let mut code = writer.code;
+    pieces::find(&mut code, tables);
     if of.read_only
         && let Some(access) = code.accesses.iter().find(|access| !access.reads)
     {
@@ -490,6 +498,8 @@ pub struct FileWorkload {
     program: Program,
     /// Whether the protocol asks for what transactions declare.
     declares: bool,
+    /// Whether the protocol may run a piece again.
+    uses_pieces: bool,
     handles: Vec<Handle>,
 }
 
@@ -573,7 +583,8 @@ impl Workload for FileWorkload {
             }
         };
         let handles = specs_of(&program, index).into_iter().zip(&program.tables).map(handle).collect();
-        FileWorkload { program, declares: store.wants_declarations(), handles }
+        let (declares, uses_pieces) = (store.wants_declarations(), store.uses_pieces());
+        FileWorkload { program, declares, uses_pieces, handles }
     }
 
     fn load_units(&self) -> u64 {
@@ -701,6 +712,20 @@ impl Workload for FileWorkload {
         }
     }
 
+    fn types(&self, types: &mut Types) {
+        let Program { kinds, weights, .. } = &self.program;
+        let mut before = 0.0;
+        for (kind, &until) in kinds.iter().zip(weights) {
+            match (until > before, kind.read_only) {
+                // A type of which no transaction runs takes part in no order.
+                (false, _) => types.leave_out(kind.name),
+                (true, true) => pieces::declare(types.add_read_only(kind.name), &kind.code, &self.handles),
+                (true, false) => pieces::declare(types.add(kind.name), &kind.code, &self.handles),
+            }
+            before = until;
+        }
+    }
+
     #[inline]
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Program { kinds, tables, .. } = &self.program;
@@ -708,7 +733,8 @@ impl Workload for FileWorkload {
         if input.is_foreseen {
             announce(tx, &self.handles, &input.keys, &kind.groups);
         }
-        client.memory.run(tx, &kind.code, &interpret::Tables { shapes: tables, handles: &self.handles }, input)
+        let tables = interpret::Tables { shapes: tables, handles: &self.handles };
+        client.memory.run(tx, &kind.code, &tables, input, self.uses_pieces)
     }
 
     fn key_parts(&self, table: &str, key: &KeyWords) -> Vec<(String, u64)> {

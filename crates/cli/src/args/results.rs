@@ -84,8 +84,8 @@ pub(crate) struct PlotArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyseArgs {
-    /// Applications: TOML files that declare tables and transactions, or workloads that declare
-    /// their pieces
+    /// Applications: TOML files that declare tables and transactions, workload files, or workloads
+    /// that declare their pieces
     #[arg(required = true, value_name = "FILE.toml|WORKLOAD")]
     pub(crate) applications: Vec<PathBuf>,
     /// Set an option of a workload, see `contend list options`; may be repeated

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use contend_analysis::{AnalysisOptions, Application, Chopping, Hints, Plan};
 use contend_model::{IndexKind, TablesOnly};
 use contend_runner::plan::PlannedWorkloadVisitor;
+use contend_workloads::file::WorkloadFile;
 use contend_workloads::{Workload, WorkloadInfo, all_workloads, declared_types};
 use serde_json::json;
 
@@ -60,9 +61,12 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
     Ok(Status::Good)
 }
 
-/// Returns the name of the workload that an argument means, or `None` if it means a file.
+/// Returns the name of the workload that an argument means, or the path of its file. `None` means
+/// that the file declares an application.
 pub(super) fn workload_of(path: &Path) -> Option<&str> {
-    path.to_str().filter(|name| all_workloads().iter().any(|(info, _)| info.name == *name))
+    let is_registered = |name: &&str| all_workloads().iter().any(|(info, _)| info.name == *name);
+    let is_file = || read_text(path, FILE_BYTES_MAX, "a file").is_ok_and(|text| WorkloadFile::is_meant(&text));
+    path.to_str().filter(|name| is_registered(name) || is_file())
 }
 
 /// Reads what a workload declares.
@@ -93,7 +97,7 @@ struct Analysed {
 }
 
 impl Analysed {
-    /// Analyses a workload, if `path` is the name of one, or else a file.
+    /// Analyses a workload, if `path` is the name or the file of one, or else an application.
     fn new(args: &AnalyseArgs, path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
         let refused = |error: String| UserError::refused(format!("{}: {error}", path.display()));
         let application = match workload_of(path) {

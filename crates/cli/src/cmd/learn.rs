@@ -31,7 +31,7 @@ pub(super) fn learn(args: &AnalyseArgs, samples: u64) -> Result<String, UserErro
 fn of_application(args: &AnalyseArgs, path: &Path, samples: u64) -> Result<String, UserError> {
     let Some(name) = workload_of(path) else {
         return Err(UserError::refused(format!(
-            "{}: --learn runs transactions, and a file has none to run; valid: a workload, see `contend list workloads`",
+            "{}: --learn runs transactions, and this file has none to run; valid: a workload file, or a workload of `contend list workloads`",
             path.display()
         )));
     };

@@ -115,7 +115,7 @@ fn declarations_are_learned_from_samples() {
     refuses(&["analyse", "tpcc", "--learn", "many"], &["many", "--learn", "digits"]);
     refuses(
         &["analyse", SHOP, "--learn", "5"],
-        &["--learn runs transactions, and a file has none to run; valid: a workload"],
+        &["--learn runs transactions, and this file has none to run; valid: a workload file"],
     );
     refuses(&["analyse", "tpcc", "--learn", "5", "--format", "json"], &["valid: --format text"]);
 }

@@ -7,7 +7,7 @@ use contend_model::{Abort, Groups, Key, KeyWords, MAX_KEY_WORDS, Txn, WordChange
 use rustc_hash::FxHashSet;
 
 use super::draws::draw_text;
-use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, Step, Store};
+use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, ScriptPiece, Step, Store};
 use super::schema::{KeyShape, Table as TableShape};
 
 /// Keys of tables whose keys have several words.
@@ -39,7 +39,7 @@ pub(super) struct Tables<'a> {
 }
 
 /// The draws of a transaction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Draws {
     /// They are made, and put down.
     Noted(SplitMix64),
@@ -142,6 +142,24 @@ impl KnownKeys {
     }
 }
 
+/// What a worker's memory held before a piece.
+#[derive(Debug)]
+struct Saved {
+    registers: Vec<i64>,
+    passed: Vec<i64>,
+    draws: Draws,
+    uniques: i64,
+    named: u64,
+    missed: u64,
+}
+
+impl Default for Saved {
+    fn default() -> Self {
+        let (registers, passed, draws) = (Vec::new(), Vec::new(), Draws::Repeated(0));
+        Saved { registers, passed, draws, uniques: 0, named: 0, missed: 0 }
+    }
+}
+
 /// The memory of a worker's scripts.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -159,6 +177,7 @@ pub(super) struct Memory {
     draws: Draws,
     /// The draws of the transaction, if they could be made before it began.
     noted: Vec<i64>,
+    saved: Saved,
     pub(super) uniques: i64,
     pub(super) workers: i64,
     pub(super) worker: i64,
@@ -179,6 +198,7 @@ impl Memory {
             changes: WordChanges::default(),
             draws: Draws::Repeated(0),
             noted: Vec::new(),
+            saved: Saved::default(),
             uniques: 0,
             workers: workers as i64,
             worker: worker as i64,
@@ -300,18 +320,13 @@ impl Memory {
         self.compute(code, 0, code.steps.len(), 0);
     }
 
-    /// Runs the first steps of a transaction, up to the one that touches a row. The first try goes
-    /// on behind them, and each further try begins anew.
+    /// Runs the first steps of a transaction, which touch no row. The first try goes on behind them,
+    /// and each further try begins anew.
     pub(super) fn draw_first(&mut self, code: &Code, input: &Input) {
         self.begin(code);
         self.draws = Draws::Made(SplitMix64::new(input.seed));
-        let mut at = 0;
-        while at < code.steps.len()
-            && let Some(next) = self.step(code, at, input.first_unique)
-        {
-            at = next;
-        }
-        self.fresh = Some(at);
+        self.compute(code, 0, code.drawn_first, input.first_unique);
+        self.fresh = Some(code.drawn_first);
     }
 
     /// Makes the draws of a transaction before it begins, and finds the keys that it will touch.
@@ -381,7 +396,7 @@ impl Memory {
         }
     }
 
-    /// Runs a script in a transaction.
+    /// Runs a script in a transaction, piece by piece. `repeats` says whether a piece may run again.
     #[inline]
     pub(super) fn run<T: Txn>(
         &mut self,
@@ -389,6 +404,7 @@ impl Memory {
         code: &Code,
         tables: &Tables<'_>,
         input: &Input,
+        repeats: bool,
     ) -> Result<(), Abort> {
         let first = input.first_unique;
         let mut at = self.fresh.take().unwrap_or_else(|| {
@@ -396,7 +412,71 @@ impl Memory {
             self.draws = if input.is_foreseen { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
             0
         });
-        while at < code.steps.len() {
+        for piece in &code.pieces {
+            self.run_steps(tx, code, tables, at..piece.steps.start, first)?;
+            at = piece.steps.end;
+            let mut is_saved = false;
+            tx.piece(piece.piece, |tx| {
+                if repeats {
+                    if is_saved {
+                        self.restore(piece)
+                    } else {
+                        self.save(piece)
+                    }
+                    is_saved = true;
+                }
+                self.run_steps(tx, code, tables, piece.steps.clone(), first)
+            })?;
+        }
+        self.run_steps(tx, code, tables, at..code.steps.len(), first)
+    }
+
+    /// Keeps what a piece is going to change besides rows.
+    fn save(&mut self, piece: &ScriptPiece) {
+        let Memory { frame, passed, saved, draws, uniques, named, missed, .. } = self;
+        saved.registers.clear();
+        for &(register, words) in &piece.changed {
+            saved.registers.extend_from_slice(frame.words(register, words as usize));
+        }
+        saved.passed.clear();
+        if piece.has_distinct {
+            saved.passed.extend(passed.iter());
+        }
+        saved.draws = draws.clone();
+        (saved.uniques, saved.named, saved.missed) = (*uniques, *named, *missed);
+    }
+
+    /// Brings back what [`Memory::save`] has kept.
+    fn restore(&mut self, piece: &ScriptPiece) {
+        let Memory { frame, passed, saved, draws, uniques, named, missed, .. } = self;
+        let mut from = 0;
+        for &(register, words) in &piece.changed {
+            let words = words as usize;
+            frame.words_mut(register, words).copy_from_slice(&saved.registers[from..from + words]);
+            from += words;
+        }
+        if piece.has_distinct {
+            passed.clear();
+            passed.extend(saved.passed.iter());
+        }
+        *draws = saved.draws.clone();
+        (*uniques, *named, *missed) = (saved.uniques, saved.named, saved.missed);
+        // A piece is an outermost loop or less.
+        self.rows.clear();
+        self.loops.clear();
+    }
+
+    /// Runs some steps.
+    fn run_steps<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        code: &Code,
+        tables: &Tables<'_>,
+        steps: Range<usize>,
+        first: i64,
+    ) -> Result<(), Abort> {
+        let Range { start: mut at, end: until } = steps;
+        while at < until {
             if let Some(next) = self.step(code, at, first) {
                 at = next;
                 continue;

@@ -102,7 +102,7 @@ type Targets = Vec<(Register, u16)>;
 
 /// Returns the registers that a step changes, with their numbers of words, and those that it reads;
 /// `None` if it reads a row.
-fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option<Vec<Register>>) {
+pub(super) fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option<Vec<Register>>) {
     let loads = |access: u16| {
         let loaded = |load: &Load| (load.to, load.words);
         let mut targets: Targets = accesses[access as usize].loads.iter().map(loaded).collect();

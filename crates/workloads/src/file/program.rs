@@ -4,6 +4,9 @@
 //! variables of the script, and intermediate values. Nothing is named, hashed or allocated while a
 //! transaction runs.
 
+use std::ops::Range;
+
+use contend_model::pieces::Piece;
 use contend_model::{Direction, Groups, Span};
 
 use super::draws::Distribution;
@@ -223,10 +226,27 @@ pub(super) struct Access {
     pub(super) line: u64,
 }
 
+/// A piece of a script: steps that a protocol may let take effect by themselves, and may run again.
+#[derive(Clone, Debug)]
+pub(super) struct ScriptPiece {
+    pub(super) piece: Piece,
+    pub(super) steps: Range<usize>,
+    /// Whether the transaction may cancel itself here.
+    pub(super) cancels: bool,
+    pub(super) has_distinct: bool,
+    /// The registers that the steps change, with their numbers of words. A piece that runs again
+    /// begins with what they held before.
+    pub(super) changed: Vec<(Register, u16)>,
+}
+
 /// A compiled script.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
+    /// The pieces, in the order of the script. Steps between them touch no row.
+    pub(super) pieces: Vec<ScriptPiece>,
+    /// The number of first steps that touch no row and take no time.
+    pub(super) drawn_first: usize,
     pub(super) accesses: Vec<Access>,
     pub(super) draws: Vec<Distribution>,
     /// The frame at the beginning.

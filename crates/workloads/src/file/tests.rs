@@ -9,7 +9,7 @@ use super::{FileOptions, FileWorkload, WorkloadFile};
 use crate::run_for_tests::{check, clients, run, world};
 use crate::workload::{Declares, Workload};
 
-const SHOP: &str = include_str!("../../../../workloads/shop.toml");
+pub(super) const SHOP: &str = include_str!("../../../../workloads/shop.toml");
 const SHIPPED: [(&str, &str); 4] = [
     ("shop.toml", SHOP),
     ("bank.toml", include_str!("../../../../workloads/bank.toml")),
@@ -17,12 +17,12 @@ const SHIPPED: [(&str, &str); 4] = [
     ("ycsb-a.toml", include_str!("../../../../workloads/ycsb-a.toml")),
 ];
 
-fn options(name: &str, text: &str) -> FileOptions {
+pub(super) fn options(name: &str, text: &str) -> FileOptions {
     WorkloadFile::read(name, text).unwrap_or_else(|error| panic!("{error}")).options().expect("valid")
 }
 
 /// A file with this script, over tables `t` and `u`.
-fn with_script(script: &str) -> String {
+pub(super) fn with_script(script: &str) -> String {
     format!(
         "name = \"one\"\nschema = '''\ncreate table t (id int primary key, a int, b int, s varchar(20));\n\
          create table u (x smallint, y int, a int, primary key (x, y));\ncreate index by_a on u (a);\n'''\n\
