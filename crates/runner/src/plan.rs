@@ -21,7 +21,7 @@ use contend_workloads::{
 use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
-use crate::in_flight::ThreadOptions;
+use crate::in_flight::{ThreadOptions, check_think_times};
 use crate::machine::ChipConfig;
 use crate::memory::MemoryOptions;
 use crate::names::{
@@ -278,7 +278,7 @@ impl RunConfig {
             return Err(RunError::BadInput(format!("{why}; workloads that can: {}", workloads.join(", "))));
         }
         let asked_index = config.index.as_deref().map(index_kind).transpose()?;
-        let plan = PlanWorkload { chosen: &chosen, settings: &config.settings, index: asked_index };
+        let plan = PlanWorkload { chosen: &chosen, config: &config, index: asked_index };
         let (index, workload) = chosen.visit(plan)?;
         config.index = Some(index_name(index).into());
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
@@ -568,7 +568,7 @@ impl WorkloadVisitor for Declared<'_> {
 /// A visitor that parses the options of a workload, and chooses the index.
 struct PlanWorkload<'a> {
     chosen: &'a ChosenWorkload,
-    settings: &'a BTreeMap<String, String>,
+    config: &'a RunConfig,
     index: Option<IndexKind>,
 }
 
@@ -576,13 +576,14 @@ impl WorkloadVisitor for PlanWorkload<'_> {
     type Output = Result<(IndexKind, WorkloadPlan), RunError>;
 
     fn visit<W: Workload>(self, info: WorkloadInfo, defaults: W::Options) -> Self::Output {
-        let options = changed(defaults, info.preset, self.settings)?;
+        let options = changed(defaults, info.preset, &self.config.settings)?;
         let index = match self.index {
             Some(index) => index,
             None if W::validate(&options, IndexKind::Hash).is_ok() => IndexKind::Hash,
             None => IndexKind::Ordered,
         };
         W::validate(&options, index).map_err(RunError::BadInput)?;
+        check_think_times::<W>(info.name, &options, self.config)?;
         Ok((
             index,
             WorkloadPlan {

@@ -9,7 +9,7 @@
 //! | [`source`], [`schema`], [`script`] | the file, its tables, and its scripts, as they are written |
 //! | [`compile`], [`select`], [`change`], [`expression`], [`known`] | from scripts to code, and what of it is known before a transaction begins |
 //! | [`options`] | its parameters |
-//! | [`program`], [`draws`], [`interpret`], [`rows`] | the code, and its execution |
+//! | [`program`], [`draws`], [`recent`], [`interpret`], [`rows`] | the code, and its execution |
 //! | [`invariant`] | conditions on the tables after a run |
 
 mod change;
@@ -22,6 +22,7 @@ mod invariant;
 mod known;
 mod options;
 mod program;
+mod recent;
 mod rows;
 mod schema;
 mod script;
@@ -44,7 +45,7 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
 
 use error::Read;
 use expression::Writer;
@@ -54,6 +55,7 @@ use invariant::{Invariant, Side};
 pub use options::FileOptions;
 use options::WHOLE;
 use program::{Code, ROW, Register, Step, Store};
+use recent::Recent;
 use schema::{ColumnAt, Table, Type};
 use source::{Amount, Parameters, Source};
 
@@ -230,6 +232,7 @@ impl Program {
             }
             kinds.push(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees });
         }
+        remember_inserts(&mut kinds);
         let invariants = source.invariants.iter().map(|of| invariant_of(of, &tables, &rows, &parameters));
         let invariants = invariants.collect::<Result<Vec<_>, _>>()?;
         let partitions = partitions_of(source, &tables, &kinds, &parameters)?;
@@ -263,6 +266,19 @@ impl Program {
             ordered,
             declares_rows,
         })
+    }
+}
+
+/// Makes the inserts into the tables of which a script draws the newest rows remember them.
+fn remember_inserts(kinds: &mut [Kind]) {
+    let latest: HashSet<u16> = kinds.iter().flat_map(|kind| kind.code.latest.iter().copied()).collect();
+    for code in kinds.iter_mut().map(|kind| &mut kind.code) {
+        for step in &code.steps {
+            if let Step::Insert { access, .. } = *step {
+                let access = &mut code.accesses[access as usize];
+                access.remembers = latest.contains(&access.table);
+            }
+        }
     }
 }
 
@@ -610,10 +626,16 @@ impl Workload for FileWorkload {
     }
 
     fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
-        let largest = self.program.rows.iter().copied().max().unwrap_or(0);
+        let Program { rows, kinds, .. } = &self.program;
+        let largest = rows.iter().copied().max().unwrap_or(0);
+        let mut memory = Memory::new(worker, workers);
+        for &table in kinds.iter().flat_map(|kind| &kind.code.latest) {
+            memory.recent.resize_with(rows.len(), Recent::default);
+            memory.recent[table as usize] = Recent::new(rows[table as usize]);
+        }
         Client {
             random: SmallRng::seed_from_u64(mix(seed) ^ worker as u64),
-            memory: Memory::new(worker, workers),
+            memory,
             uniques: (largest / workers as u64 + 1) as i64,
             committed: 0,
             named: 0,
@@ -657,6 +679,14 @@ impl Workload for FileWorkload {
             rows: program.declares_rows,
             partitions: program.partitions.map(|partitions| partitions.count),
         })
+    }
+
+    fn think_times(options: &FileOptions) -> Vec<Option<ThinkTime>> {
+        let transactions = &options.file().source.transactions;
+        if transactions.iter().all(|of| of.think.is_none()) {
+            return Vec::new();
+        }
+        transactions.iter().map(|of| of.think.map(|think| think.0)).collect()
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
@@ -707,6 +737,8 @@ impl Workload for FileWorkload {
         client.committed += 1;
         client.named += client.memory.named;
         client.missed += client.memory.missed;
+        let Memory { inserted, recent, .. } = &mut client.memory;
+        inserted.drain(..).for_each(|(table, key)| recent[table as usize].push(key));
     }
 
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {

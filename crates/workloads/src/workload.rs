@@ -38,6 +38,15 @@ impl std::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
+/// The time that passes between two transactions of a client, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ThinkTime {
+    /// Always the same time.
+    Constant(f64),
+    /// A time with an exponential distribution, and this mean.
+    Exponential(f64),
+}
+
 /// What a workload's transactions can declare before they begin, by [`Workload::declare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declares {
@@ -132,6 +141,13 @@ pub trait Workload: Sized + Send + Sync + 'static {
     fn declares(options: &Self::Options) -> Declares {
         let _ = options;
         Declares::default()
+    }
+
+    /// Returns how long a client thinks after a transaction of each type, in the order of
+    /// [`Workload::kinds`]. Empty if no client thinks.
+    fn think_times(options: &Self::Options) -> Vec<Option<ThinkTime>> {
+        let _ = options;
+        Vec::new()
     }
 
     /// Declares the types of transactions, in the order of [`Workload::kinds`], with the pieces of

@@ -8,7 +8,7 @@ use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
 use super::program::{Code, ROUNDS_MAX, Register, Step};
 use super::schema::{Type, simple_name};
-use super::script::{Part, split};
+use super::script::{Part, Text, split};
 
 /// The most bytes of a statement or an expression.
 const TEXT_BYTES_MAX: usize = 4000;
@@ -81,7 +81,7 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
         writer.at = at;
         match part {
             Part::Set { name, expression } => {
-                let expression = expression_of(&expression, at)?;
+                let expression = writer.expression(&expression)?;
                 writer.set(&name, &expression)?;
             }
             Part::If(_) | Part::Elif(_) | Part::Else | Part::EndIf => writer.branch(&part, &mut blocks)?,
@@ -89,7 +89,7 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
                 writer.rounds(&part, &mut blocks)?
             }
             Part::Sleep { amount, unit } => {
-                let amount = expression_of(&amount, at)?;
+                let amount = writer.expression(&amount)?;
                 let amount = writer.number(&amount, &mut Names::None)?;
                 writer.push(Step::Sleep { amount, unit });
             }
@@ -118,6 +118,12 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
 }
 
 impl Writer<'_> {
+    /// Parses an expression. Mistakes in it have places from its beginning on.
+    fn expression(&mut self, text: &Text) -> Read<Expr> {
+        self.at = text.at;
+        expression_of(&text.text, text.at)
+    }
+
     /// Compiles `\if` and what belongs to it.
     fn branch(&mut self, part: &Part, blocks: &mut Vec<Block>) -> Read<()> {
         let at = self.at;
@@ -157,7 +163,7 @@ impl Writer<'_> {
         let at = self.at;
         match part {
             Part::Repeat(rounds) => {
-                let rounds = expression_of(rounds, at)?;
+                let rounds = self.expression(rounds)?;
                 let count = self.number(&rounds, &mut Names::None)?;
                 if self.value_of(count).is_some_and(|count| count > ROUNDS_MAX as i64) {
                     return mistake(at, format!("a loop of more than {ROUNDS_MAX} rounds"));
@@ -175,7 +181,8 @@ impl Writer<'_> {
                 self.aim(step);
             }
             Part::ForEach(select) => {
-                let statement = statement_of(select, at)?;
+                self.at = select.at;
+                let statement = statement_of(&select.text, select.at)?;
                 let Statement::Query(query) = &statement else {
                     return mistake(at, "\\foreach is followed by a select");
                 };
@@ -206,8 +213,8 @@ impl Writer<'_> {
         }
     }
 
-    fn unless(&mut self, condition: &str) -> Read<usize> {
-        let condition = expression_of(condition, self.at)?;
+    fn unless(&mut self, condition: &Text) -> Read<usize> {
+        let condition = self.expression(condition)?;
         let condition = self.number(&condition, &mut Names::None)?;
         self.push(Step::Unless { condition, to: 0, by_rows: false });
         Ok(self.code.steps.len() - 1)
@@ -246,7 +253,8 @@ impl Writer<'_> {
                 | Step::Draw { to: own, .. }
                 | Step::Choose { to: own, .. }
                 | Step::Unique { to: own }
-                | Step::Distinct { to: own, .. },
+                | Step::Distinct { to: own, .. }
+                | Step::Latest { to: own, .. },
             ) if is_own && *own == from => *own = to,
             _ => self.push(Step::Copy { to, from, words: 1 }),
         }

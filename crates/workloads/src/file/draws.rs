@@ -13,6 +13,8 @@ pub(super) enum Distribution {
     Uniform,
     /// YCSB's: ranks of a skew below 1, scattered over the numbers below a limit.
     Zipf { zipf: Zipf, step: u64 },
+    /// The same ranks, not scattered.
+    Ranks(Zipf),
     /// pgbench's, with a skew above 1: the first operand is the most frequent.
     Zipfian(f64),
     /// pgbench's exponential distribution.
@@ -35,6 +37,7 @@ impl Distribution {
             Distribution::Uniform if span == u64::MAX => random.next_u64() as i64,
             Distribution::Uniform => low.wrapping_add(below(random.next_u64(), span + 1) as i64),
             Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.next_u64()), zipf.records(), *step),
+            Distribution::Ranks(zipf) => zipf.draw(random.next_u64()) as i64,
             Distribution::Zipfian(skew) => low.wrapping_add(zipfian(random, span.saturating_add(1), *skew)),
             Distribution::Exponential(parameter) => {
                 // The density falls from the lower end on, and is cut at the upper end.
@@ -90,7 +93,7 @@ fn zipfian(random: &mut SmallRng, count: u64, skew: f64) -> i64 {
 /// Returns the number that stands for a rank. With a step of [`step_of`] each number below `count`
 /// stands for one rank, and neighbours are far apart.
 #[inline(always)]
-fn scattered(rank: u64, count: u64, step: u64) -> i64 {
+pub(super) fn scattered(rank: u64, count: u64, step: u64) -> i64 {
     match u32::try_from(count) {
         // A division of words takes a third of the time.
         Ok(_) => (rank * step % count) as i64,

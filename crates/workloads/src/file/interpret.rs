@@ -8,7 +8,9 @@ use rand::rngs::SmallRng;
 use rustc_hash::FxHashSet;
 
 use super::draws::draw_text;
+
 use super::program::{Access, CLIENT, Code, ROUNDS_MAX, Register, Step, Store};
+use super::recent::Recent;
 use super::schema::{KeyShape, Table as TableShape};
 
 /// Keys of tables whose keys have several words.
@@ -109,6 +111,10 @@ pub(super) struct Memory {
     /// The loops over rows that are open: where the next row is, and where the last one ends.
     pub(super) loops: Vec<Range<usize>>,
     passed: FxHashSet<i64>,
+    /// The newest rows of each table; empty if no script calls `latest`.
+    pub(super) recent: Vec<Recent>,
+    /// The rows that this try has inserted, where [`Memory::recent`] takes them.
+    pub(super) inserted: Vec<(u16, i64)>,
     /// Keys that a scan of an index has found.
     pub(super) found: Vec<KeyWords>,
     pub(super) changes: WordChanges,
@@ -130,6 +136,8 @@ impl Memory {
             rows: Vec::new(),
             loops: Vec::new(),
             passed: FxHashSet::default(),
+            recent: Vec::new(),
+            inserted: Vec::new(),
             found: Vec::new(),
             changes: WordChanges::default(),
             draws: Draws::Repeated(0),
@@ -149,6 +157,7 @@ impl Memory {
         self.rows.clear();
         self.loops.clear();
         self.passed.clear();
+        self.inserted.clear();
         self.uniques = 0;
         self.named = 0;
         self.missed = 0;
@@ -184,6 +193,9 @@ impl Memory {
             Step::Distinct { to, a } => {
                 let number = frame[a as usize];
                 frame[to as usize] = i64::from(self.passed.insert(number));
+            }
+            Step::Latest { to, rank, table } => {
+                frame[to as usize] = self.recent[table as usize].key(frame[rank as usize] as u64);
             }
             Step::Unless { condition, to, .. } => {
                 if frame[condition as usize] == 0 {

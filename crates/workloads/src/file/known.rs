@@ -117,6 +117,7 @@ fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option<Vec<Regist
         Step::DrawText { to, length, bytes } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
         Step::Unique { to } => (vec![(to, 1)], Some(Vec::new())),
         Step::Distinct { to, .. } => (vec![(to, 1)], None),
+        Step::Latest { to, rank, .. } => (vec![(to, 1)], Some(vec![rank])),
         Step::Repeat { count, left, .. } => (vec![(left, 1)], Some(vec![count])),
         Step::Read { access }
         | Step::Modify { access, .. }

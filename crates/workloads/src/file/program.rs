@@ -107,6 +107,8 @@ pub(super) enum Step {
     Unique { to: Register },
     /// Returns 1 if the transaction has not passed this number yet.
     Distinct { to: Register, a: Register },
+    /// Returns the key of a row of `table` by its age: rank 0 is the newest.
+    Latest { to: Register, rank: Register, table: u16 },
     /// Goes to `to` if the condition is 0.
     Unless { condition: Register, to: u32, by_rows: bool },
     /// Goes to `to`.
@@ -221,6 +223,8 @@ pub(super) struct Access {
     pub(super) known_first: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
+    /// Whether the worker remembers the rows that it inserts here, for `latest`.
+    pub(super) remembers: bool,
     /// The number of the statement's line in the script, for messages.
     pub(super) line: u64,
 }
@@ -235,4 +239,6 @@ pub(super) struct Code {
     pub(super) image: Vec<i64>,
     /// Whether all draws can be made before the transaction begins, since none depends on a row.
     pub(super) foreseeable: bool,
+    /// The tables of which `latest` draws rows.
+    pub(super) latest: Vec<u16>,
 }

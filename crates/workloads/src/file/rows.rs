@@ -110,6 +110,9 @@ impl Memory {
         }
         self.frame[FOUND as usize] = i64::from(inserted);
         if inserted {
+            if access.remembers {
+                self.inserted.push((access.table, self.frame[access.key[0] as usize]));
+            }
             self.change_indexes(tx, access, tables)?;
         }
         Ok(())

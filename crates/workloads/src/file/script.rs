@@ -2,26 +2,33 @@
 
 use super::error::{Mistake, Place, Read, mistake};
 
+/// A text of a script, and the place where it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) at: Place,
+}
+
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {
     /// `\set NAME EXPRESSION`.
     Set {
         name: String,
-        expression: String,
+        expression: Text,
     },
-    If(String),
-    Elif(String),
+    If(Text),
+    Elif(Text),
     Else,
     EndIf,
-    Repeat(String),
+    Repeat(Text),
     EndRepeat,
     /// `\foreach SELECT`.
-    ForEach(String),
+    ForEach(Text),
     EndForEach,
     /// `\sleep AMOUNT UNIT`, with the unit in microseconds.
     Sleep {
-        amount: String,
+        amount: Text,
         unit: u32,
     },
     /// A statement. `variables` is the prefix of the variables that take its columns (`\gset`).
@@ -124,8 +131,14 @@ fn end_of(line: &str, before: &str) -> Option<(usize, usize)> {
 fn command(line: &str, at: Place) -> Read<Part> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
-    let needs = |what: &str| -> Read<String> {
-        if rest.is_empty() { mistake(at, format!("{word} has no {what}")) } else { Ok(rest.to_owned()) }
+    // The place of a part of the line, which begins at `at`.
+    let placed = |part: &str| {
+        let before = part.as_ptr() as usize - line.as_ptr() as usize;
+        let column = at.column + line[..before].chars().count() as u64;
+        Text { text: part.to_owned(), at: Place { column, ..at } }
+    };
+    let needs = |what: &str| -> Read<Text> {
+        if rest.is_empty() { mistake(at, format!("{word} has no {what}")) } else { Ok(placed(rest)) }
     };
     let alone = |part: Part| {
         if rest.is_empty() { Ok(part) } else { mistake(at, format!("{word} is followed by '{rest}'; valid: nothing")) }
@@ -139,7 +152,7 @@ fn command(line: &str, at: Place) -> Read<Part> {
             if !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') || !name.chars().all(rest) {
                 return mistake(at, format!("'{name}' is no name of a variable; valid: letters, digits and _"));
             }
-            Ok(Part::Set { name: name.to_lowercase(), expression: expression.trim().to_owned() })
+            Ok(Part::Set { name: name.to_lowercase(), expression: placed(expression.trim()) })
         }
         "\\if" => Ok(Part::If(needs("condition")?)),
         "\\elif" => Ok(Part::Elif(needs("condition")?)),
@@ -160,7 +173,7 @@ fn command(line: &str, at: Place) -> Read<Part> {
             if amount.is_empty() {
                 return mistake(at, "\\sleep has no time");
             }
-            Ok(Part::Sleep { amount: amount.to_owned(), unit })
+            Ok(Part::Sleep { amount: placed(amount), unit })
         }
         "\\gset" => mistake(at, "\\gset follows no statement"),
         _ => Err(Mistake { place: at, message: format!("unknown command '{word}'; valid: {COMMANDS}") }),
@@ -180,7 +193,8 @@ mod tests {
             variables: variables.map(str::to_owned),
         };
         assert_eq!(parts.len(), 6, "{parts:?}");
-        assert_eq!(parts[1].0, Part::Set { name: "x".into(), expression: "1".into() });
+        let one = Text { text: "1".into(), at: Place { line: 3, column: 8 } };
+        assert_eq!(parts[1].0, Part::Set { name: "x".into(), expression: one });
         assert_eq!(parts[2], (sql("select a\n from t", Some("p_")), Place { line: 4, column: 1 }));
         assert_eq!(parts[3], (sql("select ';', '''' from t", None), Place { line: 6, column: 1 }));
         assert_eq!(parts[4], (sql("select 1 ", Some("")), Place { line: 6, column: 25 }));

@@ -242,6 +242,7 @@ impl Writer<'_> {
             known: false,
             known_first: false,
             reads: false,
+            remembers: false,
             line: self.at.line,
         }
     }

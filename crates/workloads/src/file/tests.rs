@@ -7,7 +7,7 @@ use contend_protocols::optimistic::silo::Silo;
 
 use super::{FileOptions, FileWorkload, WorkloadFile};
 use crate::run_for_tests::{check, clients, run, world};
-use crate::workload::{Declares, Workload};
+use crate::workload::{Declares, ThinkTime, Workload};
 
 const SHOP: &str = include_str!("../../../../workloads/shop.toml");
 const SHIPPED: [(&str, &str); 4] = [
@@ -152,6 +152,48 @@ fn statements_do_what_they_say() {
 }
 
 #[test]
+fn latest_rows_are_loaded_and_then_inserted_ones() {
+    let script = "\\set k latest(t, 0)\nupdate t set b = 1 where id = :k;\ninsert into t (id) values (unique());";
+    // The ten newest rows: after 50 inserts none of them was loaded, and none of them is missing.
+    let more = "\n[[invariant]]\nname = \"hit\"\nat_least = [\"select sum(b) from t\", \"20\"]\n";
+    let options = options("one.toml", &(with_script(script) + more));
+    assert!(FileWorkload::declares(&options).rows, "the age is drawn, and decides alone");
+    let checked = run::<Silo, FileWorkload>(&options, 1, 50).expect("rows that are not loaded are hit");
+    assert!(!checked.0.contains("warning"), "{}", checked.0);
+    // A transaction that cancels itself inserts nothing, so all keys stay loaded ones.
+    let cancelled = script.to_owned() + "\n\\if :client_id = 0\nrollback;\n\\endif";
+    let error = run::<Silo, FileWorkload>(&self::options("one.toml", &(with_script(&cancelled) + more)), 1, 50);
+    assert!(error.expect_err("nothing is committed").0.contains("'hit': 0"));
+}
+
+#[test]
+fn clients_think_after_transactions() {
+    let with = |think: &str| SHOP.replace("read_only = true", &format!("read_only = true\nthink = \"{think}\""));
+    let times = |think: &str| FileWorkload::think_times(&options("shop.toml", &with(think)));
+    assert_eq!(times("exponential 2 ms"), [None, Some(ThinkTime::Exponential(2000.0)), None]);
+    assert_eq!(times("constant 0.5 s")[1], Some(ThinkTime::Constant(5e5)));
+    assert_eq!(FileWorkload::think_times(&options("shop.toml", SHOP)), []);
+    for wrong in [
+        "",
+        "2 ms",
+        "exponential 2",
+        "exponential 0 ms",
+        "constant -1 s",
+        "constant inf s",
+        "normal 1 s",
+        "constant 2000 s",
+        "constant 1 h",
+        "constant 1 ms 2",
+    ] {
+        let error = WorkloadFile::read("shop.toml", &with(wrong)).expect_err(wrong);
+        assert!(
+            error.contains("line 53, column 9") && error.contains(&format!("think is '{wrong}'; valid: exp")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
     for (script, parts) in [
         (
@@ -170,6 +212,12 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("\\set x 1 / 0\nselect a from t where id = 1;", &["division by 0"]),
         ("\\set x random(5, 1)\nselect a from t where id = 1;", &["from 5 to 1 is empty"]),
         ("\\set x zipf(10, 1.5)\nselect a from t where id = 1;", &["skew of zipf is 1.5", "random_zipfian"]),
+        ("\\set x latest(t, 1.5)\nselect a from t where id = 1;", &["skew of latest is 1.5", "random_zipfian"]),
+        (
+            "\\set x latest(u)\nselect a from t where id = 1;",
+            &["line 1, column 8", "u has no primary key of one column"],
+        ),
+        ("\\set x latest(v)\nselect a from t where id = 1;", &["unknown table 'v'; valid: t, u"]),
         ("\\set x random_zipfian(1, 9, 0.5)\nselect a from t where id = 1;", &["0.5", "1.001 or more"]),
         ("\\set x rnd(1)\nselect a from t where id = 1;", &["unknown function 'rnd'", "random_gaussian"]),
         ("\\set half 1\nselect a from t where id = 1;", &["can't be set"]),
