@@ -369,10 +369,11 @@ fn fills_of(
                     return Err(format!("[fill]: '{name}' has no expression, and its key has several columns"));
                 }
                 (None, ColumnAt::Row { .. }, Type::Number(_)) => "0",
+                (None, ColumnAt::Row { .. }, Type::Text(_)) if column.is_bytes => "random_bytes()",
                 (None, ColumnAt::Row { .. }, Type::Text(_)) => "random_text()",
             };
             let writer = Writer::new(tables, rows, parameters);
-            let filled: Read<(Code, Register)> = compile::fill(writer, text, column.of);
+            let filled: Read<(Code, Register)> = compile::fill(writer, text, column);
             let (code, from) = filled.map_err(|error| error.in_part(&format!("[fill] {name}")))?;
             let words = column.of.words() as u16;
             let (store, part) = match (column.at, column.of) {

@@ -212,9 +212,9 @@ impl Writer<'_> {
             }
             Type::Number(_) if is_null(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
             Type::Number(_) if is_now(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
-            Type::Number(_) => Ok(Store { word, from: self.number(value, names)?, text: None, words: 1 }),
+            Type::Number(_) => Ok(Store { word, from: self.value(of, value, names)?, text: None, words: 1 }),
             Type::Text(bytes) => {
-                let from = self.text(value, bytes)?;
+                let from = self.value(of, value, names)?;
                 Ok(Store { word, from, text: Some(bytes as u16), words: of.of.words() as u16 })
             }
         }

@@ -7,7 +7,7 @@ use sqlparser::parser::Parser;
 use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
 use super::program::{Code, ROUNDS_MAX, Register, Step};
-use super::schema::{Type, simple_name};
+use super::schema::{Column, Type, simple_name};
 use super::script::{Part, Text, split};
 
 /// The most bytes of a statement or an expression.
@@ -233,7 +233,10 @@ impl Writer<'_> {
                         _ => 1,
                     },
                     _ => {
-                        return mistake(self.at, "a text is drawn where it is stored: random_text in values or in set");
+                        return mistake(
+                            self.at,
+                            "a text is drawn where it is stored: random_text or random_bytes in values or in set",
+                        );
                     }
                 },
             };
@@ -320,14 +323,11 @@ impl Writer<'_> {
     }
 }
 
-/// Compiles one expression of `[fill]`, for a column of this type. Returns the code, and the
-/// register of the value.
-pub(super) fn fill(mut writer: Writer<'_>, text: &str, of: Type) -> Read<(Code, Register)> {
+/// Compiles one expression of `[fill]`, for this column. Returns the code, and the register of the
+/// value.
+pub(super) fn fill(mut writer: Writer<'_>, text: &str, column: &Column) -> Read<(Code, Register)> {
     writer.fills = true;
     let expression = expression_of(text, writer.at)?;
-    let register = match of {
-        Type::Number(_) => writer.number(&expression, &mut Names::None)?,
-        Type::Text(bytes) => writer.text(&expression, bytes)?,
-    };
+    let register = writer.value(column, &expression, &mut Names::None)?;
     Ok((writer.code, register))
 }

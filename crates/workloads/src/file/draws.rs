@@ -122,17 +122,17 @@ pub(super) fn permuted(number: i64, count: i64) -> i64 {
     scattered(number.rem_euclid(count) as u64, count as u64, step_of(count as u64))
 }
 
-/// Fills a text of the frame with letters and digits: its length in the first word, then its bytes.
+/// Fills a text of the frame with letters and digits, or with any bytes: its length in the first
+/// word, at most `bytes`, then its bytes.
 #[inline]
-pub(super) fn draw_text(random: &mut SmallRng, text: &mut [i64], length: i64, bytes: u16) {
+pub(super) fn draw_text(random: &mut SmallRng, text: &mut [i64], length: i64, (bytes, any): (u16, bool)) {
     let length = length.clamp(0, i64::from(bytes)) as usize;
     text[0] = length as i64;
     text[1..].fill(0);
     for (word, value) in text[1..].iter_mut().take(length.div_ceil(8)).enumerate() {
         // Each byte becomes one of 32 letters and digits: the low bits choose.
-        let letters = (random.next_u64() & 0x1f1f_1f1f_1f1f_1f1f)
-            .to_le_bytes()
-            .map(|low| b"abcdefghijklmnopqrstuvwxyz012345"[low as usize]);
+        let letter = |byte: u8| b"abcdefghijklmnopqrstuvwxyz012345"[(byte & 0x1f) as usize];
+        let letters = random.next_u64().to_le_bytes().map(|byte| if any { byte } else { letter(byte) });
         let used = (length - 8 * word).min(8);
         *value = (u64::from_le_bytes(letters) & (u64::MAX >> (64 - 8 * used))) as i64;
     }
@@ -184,11 +184,16 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(3);
         for (length, expected) in [(0, 0), (3, 3), (8, 8), (20, 20), (99, 20), (-1, 0)] {
             let mut text = [7; 4];
-            draw_text(&mut random, &mut text, length, 20);
+            draw_text(&mut random, &mut text, length, (20, false));
             let bytes: Vec<u8> = text[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
             assert_eq!(text[0], expected);
             assert!(bytes[..expected as usize].iter().all(u8::is_ascii_alphanumeric));
             assert!(bytes[expected as usize..].iter().all(|byte| *byte == 0));
         }
+        let mut bytes = [0; 4097];
+        draw_text(&mut random, &mut bytes, 32_768, (32_768, true));
+        let mut seen = [false; 256];
+        bytes[1..].iter().flat_map(|word| word.to_le_bytes()).for_each(|byte| seen[byte as usize] = true);
+        assert_eq!((bytes[0], seen), (32_768, [true; 256]), "each byte comes");
     }
 }

@@ -11,13 +11,13 @@ use sqlparser::ast::{
 use super::draws::{Distribution, step_of};
 use super::error::{Mistake, Place, Read, mistake, unknown};
 use super::program::{CLIENT, Code, FOUND, FRAME_MAX, Operator, ROW, Register, Step, VARIABLES_MAX};
-use super::schema::{NUMBER, Table, Type, name_of, simple_name};
+use super::schema::{Column, NUMBER, Table, Type, name_of, simple_name};
 use super::source::Parameters;
 use crate::zipf::Zipf;
 
 /// The functions of the language, for messages.
 const FUNCTIONS: &str = "random, random_exponential, random_gaussian, random_zipfian, zipf, latest, nurand, empirical, \
-                         permute, unique, distinct, rows, abs, least, greatest, mod, random_text (in values)";
+                         permute, unique, distinct, rows, abs, least, greatest, mod, random_text and random_bytes (in values)";
 
 /// The skew of `latest` without an argument: YCSB's.
 const LATEST_SKEW: f64 = 0.99;
@@ -570,7 +570,7 @@ impl<'a> Writer<'a> {
                 }
                 _ => None,
             },
-            Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("random_text") => Some(1),
+            Expr::Function(function) if random_text(function).is_some() => Some(1),
             _ => None,
         }
     }
@@ -595,20 +595,44 @@ impl<'a> Writer<'a> {
                 }
                 _ => {}
             },
-            Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("random_text") => {
+            Expr::Function(function) if random_text(function).is_some() => {
                 let arguments = arguments_of(place, function)?;
                 let length = match arguments[..] {
                     [] => self.constant(i64::from(bytes))?,
                     [length] => self.number(length, &mut Names::None)?,
-                    _ => return mistake(place, "random_text was given 2 or more arguments; valid: 0 or 1 (the bytes)"),
+                    _ => {
+                        let name = &function.name;
+                        return mistake(
+                            place,
+                            format!("{name} was given 2 or more arguments; valid: 0 or 1 (the bytes)"),
+                        );
+                    }
                 };
                 let to = self.registers(Type::Text(bytes).words())?;
-                self.push(Step::DrawText { to, length, bytes: bytes as u16 });
+                self.push(Step::DrawText { to, length, bytes: bytes as u16, any: is_random_bytes(expression) });
                 return Ok(to);
             }
             _ => {}
         }
-        mistake(place, format!("'{expression}' is no text; valid: 'text', a variable with a text, random_text(bytes)"))
+        mistake(
+            place,
+            format!(
+                "'{expression}' is no text; valid: 'text', a variable with a text, random_text(bytes), random_bytes(bytes)"
+            ),
+        )
+    }
+
+    /// Compiles a value for a column of this type: a number, or a text.
+    pub(super) fn value(&mut self, column: &Column, value: &Expr, names: &mut Names<'_>) -> Read<Register> {
+        match column.of {
+            Type::Number(_) => self.number(value, names),
+            Type::Text(_) if is_random_bytes(value) && !column.is_bytes => {
+                let place = self.at.of(value.span());
+                let name = &column.name;
+                mistake(place, format!("{name} is a text, and random_bytes draws no text; valid: random_text"))
+            }
+            Type::Text(bytes) => self.text(value, bytes),
+        }
     }
 
     fn text_constant(&mut self, place: Place, text: &str, bytes: u32) -> Read<Register> {
@@ -623,6 +647,23 @@ impl<'a> Writer<'a> {
             self.code.image[to as usize + 1 + word] = i64::from_le_bytes(padded);
         }
         Ok(to)
+    }
+}
+
+/// Returns whether a function that draws a text draws any bytes; `None` for another function.
+fn random_text(function: &Function) -> Option<bool> {
+    match function.name.to_string().to_lowercase().as_str() {
+        "random_text" => Some(false),
+        "random_bytes" => Some(true),
+        _ => None,
+    }
+}
+
+fn is_random_bytes(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_random_bytes(inner),
+        Expr::Function(function) => random_text(function) == Some(true),
+        _ => false,
     }
 }
 

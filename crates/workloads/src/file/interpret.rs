@@ -241,16 +241,16 @@ impl Memory {
                     }
                 };
             }
-            Step::DrawText { to, length, bytes } => {
+            Step::DrawText { to, length, bytes, any } => {
                 let length = frame[length as usize];
                 let text = &mut frame[to as usize..][..1 + bytes.div_ceil(8) as usize];
                 match draws {
                     // The text comes from a seed that is put down.
                     Draws::Repeated(next) => {
                         *next += 1;
-                        draw_text(&mut SmallRng::seed_from_u64(noted[*next - 1] as u64), text, length, bytes);
+                        draw_text(&mut SmallRng::seed_from_u64(noted[*next - 1] as u64), text, length, (bytes, any));
                     }
-                    Draws::Made(random) => draw_text(random, text, length, bytes),
+                    Draws::Made(random) => draw_text(random, text, length, (bytes, any)),
                     Draws::Noted(random) => noted.push(rand::RngCore::next_u64(random) as i64),
                 }
             }

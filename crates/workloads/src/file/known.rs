@@ -114,7 +114,7 @@ fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option<Vec<Regist
         Step::Compute { to, a, b, .. } | Step::SameText { to, a, b } => (vec![(to, 1)], Some(vec![a, b])),
         Step::Choose { to, condition, a, b } => (vec![(to, 1)], Some(vec![condition, a, b])),
         Step::Draw { to, a, b, .. } => (vec![(to, 1)], Some(vec![a, b])),
-        Step::DrawText { to, length, bytes } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
+        Step::DrawText { to, length, bytes, .. } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
         Step::Unique { to } => (vec![(to, 1)], Some(Vec::new())),
         Step::Distinct { to, .. } => (vec![(to, 1)], None),
         Step::Latest { to, rank, .. } => (vec![(to, 1)], Some(vec![rank])),

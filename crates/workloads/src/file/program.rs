@@ -99,8 +99,8 @@ pub(super) enum Step {
     Choose { to: Register, condition: Register, a: Register, b: Register },
     /// Draws a number.
     Draw { to: Register, draw: u16, a: Register, b: Register },
-    /// Draws a text of `length` bytes, and of at most `bytes`.
-    DrawText { to: Register, length: Register, bytes: u16 },
+    /// Draws a text of `length` bytes, and of at most `bytes`: letters and digits, or any bytes.
+    DrawText { to: Register, length: Register, bytes: u16, any: bool },
     /// Compares two texts.
     SameText { to: Register, a: Register, b: Register },
     /// Returns a number that was never returned before.

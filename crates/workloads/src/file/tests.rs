@@ -167,6 +167,37 @@ fn latest_rows_are_loaded_and_then_inserted_ones() {
 }
 
 #[test]
+fn bytes_are_drawn_and_stored_like_texts() {
+    let file = |script: &str, fill: &str| {
+        format!(
+            "name = \"raw\"\nschema = '''\ncreate table t (id int primary key, r bytea(20), s BYTEA (3), v varchar(20), n int);\n\
+             '''\n[rows]\nt = 40\n[fill]\n{fill}\n[[transaction]]\nname = \"only\"\nscript = '''\n{script}\n'''\n"
+        )
+    };
+    // Bytes of the drawn length differ, and a text is one of the values.
+    let script = "select r from t where id = 1 \\gset a_\nselect r from t where id = 2 \\gset b_\n\
+        update t set n = (:a_r <> :b_r) where id = 0;\n\
+        update t set r = 'letters', s = random_bytes(2) where id = 1;\nselect r, s from t where id = 1 \\gset a_\n\
+        update t set n = (:a_r = 'letters') + (:a_s <> 'ab') where id = 3;\n\
+        insert into t values (99, random_bytes(7), (random_bytes()), 'x', 0);";
+    let more = "[[invariant]]\nname = \"n\"\nequal = [\"select sum(n) from t\", \"3\"]\n";
+    let options = options("raw.toml", &(file(script, "") + more));
+    run::<Silo, FileWorkload>(&options, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    for (script, fill, part) in [
+        ("update t set v = random_bytes(2) where id = 1;", "", "line 1, column 18: v is a text, and random_bytes"),
+        ("update t set n = random_bytes(2) where id = 1;", "", "is a number"),
+        ("update t set r = 7 where id = 1;", "", "'7' is no text; valid: 'text'"),
+        ("update t set s = 'long' where id = 1;", "", "4 bytes, and there is room for 3"),
+        ("update t set r = random_bytes(1, 2) where id = 1;", "", "2 or more arguments"),
+        ("\\set x random_bytes(4)\nselect r from t where id = 1;", "", "drawn where it is stored"),
+        ("select r from t where id = 1;", "\"t.v\" = \"(random_bytes(4))\"", "v is a text, and random_bytes"),
+    ] {
+        let error = WorkloadFile::read("raw.toml", &file(script, fill)).expect_err(script);
+        assert!(error.contains(part), "{script}: {error}");
+    }
+}
+
+#[test]
 fn clients_think_after_transactions() {
     let with = |think: &str| SHOP.replace("read_only = true", &format!("read_only = true\nthink = \"{think}\""));
     let times = |think: &str| FileWorkload::think_times(&options("shop.toml", &with(think)));
