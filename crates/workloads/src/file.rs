@@ -403,7 +403,8 @@ fn invariant_of(
     let side = |text: &str| {
         Side::read(text, tables, rows, parameters).map_err(|error| error.in_part(&format!("invariant '{}'", of.name)))
     };
-    Ok(Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least })
+    let invariant = Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least };
+    invariant.mismatch().map_or(Ok(invariant), Err)
 }
 
 fn partitions_of(
@@ -427,11 +428,8 @@ fn partitions_of(
     for kind in kinds {
         for access in &kind.code.accesses {
             let table = &tables[access.table as usize];
-            let is_known = if of[access.table as usize] {
-                access.known_first && access.by_index.is_none() && kind.code.foreseeable
-            } else {
-                access.reads
-            };
+            let is_known =
+                if of[access.table as usize] { access.known_first && kind.code.foreseeable } else { access.reads };
             if !is_known {
                 let (name, line) = (kind.name, access.line);
                 return Err(format!(

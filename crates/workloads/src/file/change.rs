@@ -279,6 +279,7 @@ impl Writer<'_> {
         }
         let of = &self.tables[table];
         access.key = of.key.iter().map(|&column| at_register[column]).collect();
+        access.first = access.key.first().copied();
         for index in &of.indexes {
             let columns = index.columns.iter().chain(&of.key);
             let new = columns.map(|&column| at_register[column]).collect();
@@ -364,7 +365,7 @@ impl Writer<'_> {
 }
 
 /// Collects the columns that an expression names.
-fn columns_in<'a>(expression: &'a Expr, found: &mut Vec<&'a Ident>) {
+pub(super) fn columns_in<'a>(expression: &'a Expr, found: &mut Vec<&'a Ident>) {
     match expression {
         Expr::Identifier(ident) if !is_now(expression) => found.push(ident),
         Expr::Nested(inner) => columns_in(inner, found),

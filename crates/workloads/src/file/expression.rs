@@ -354,6 +354,9 @@ impl<'a> Writer<'a> {
                 Ok(to)
             }
             "abs" | "mod" | "permute" | "least" | "greatest" => self.arithmetic(place, &name, &arguments, names),
+            _ if random_text(function).is_some() => {
+                mistake(place, format!("{name} draws a text, and a number was expected here"))
+            }
             _ => mistake(place, format!("unknown function '{name}'; valid: {FUNCTIONS}")),
         }
     }

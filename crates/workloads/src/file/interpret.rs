@@ -334,7 +334,7 @@ impl Memory {
         }
         if let Some(partitions) = partitions
             && partitions.of[table]
-            && let Some(&first) = access.key.first()
+            && let Some(first) = access.first
         {
             touched.push(self.frame[first as usize].rem_euclid(partitions.count as i64) as usize);
         }

@@ -54,7 +54,7 @@ pub(super) fn find(code: &mut Code) {
     for access in &mut code.accesses {
         let known = |register: &Register| !by_rows[*register as usize];
         access.known = access.key.iter().all(known);
-        access.known_first = access.key.first().is_some_and(known);
+        access.known_first = access.first.as_ref().is_some_and(known);
     }
     code.steps = steps;
     let conditions = by_rows;

@@ -188,6 +188,18 @@ pub(super) enum Aggregate {
     Greatest,
 }
 
+impl Aggregate {
+    /// Returns the number of the rows up to one with this value.
+    #[inline(always)]
+    pub(super) fn with(self, before: i64, value: i64) -> i64 {
+        match self {
+            Aggregate::Sum => before.wrapping_add(value),
+            Aggregate::Least => before.min(value),
+            Aggregate::Greatest => before.max(value),
+        }
+    }
+}
+
 /// The change of an index's entries when a row changes: keys of the index, as registers.
 #[derive(Clone, Debug)]
 pub(super) struct IndexChange {
@@ -218,7 +230,9 @@ pub(super) struct Access {
     pub(super) direction: Direction,
     /// How the loaded columns of all rows become one; empty if they don't.
     pub(super) aggregates: Vec<Aggregate>,
-    /// Whether all of `key` follows from draws, and whether its first part does.
+    /// The value of the first column of the primary key, if it is given.
+    pub(super) first: Option<Register>,
+    /// Whether all of `key` follows from draws, and whether `first` does.
     pub(super) known: bool,
     pub(super) known_first: bool,
     /// Whether it is a read only.

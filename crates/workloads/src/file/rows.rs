@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Projection, Txn, WordOperation};
 
 use super::interpret::{Handle, Memory, Tables, key_of, put, with_table};
-use super::program::{Access, Aggregate, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
+use super::program::{Access, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
 use super::schema::{KeyPart, KeyShape};
 
 /// The most aggregates of a select.
@@ -215,12 +215,7 @@ impl Memory {
         let found = self.visit(tx, access, tables, |_, access, row, key, parts| {
             for ((load, aggregate), sum) in access.loads.iter().zip(&access.aggregates).zip(&mut sums) {
                 let value = value_of(load.from, row, key, parts);
-                *sum = match aggregate {
-                    Aggregate::Sum => sum.wrapping_add(value),
-                    _ if first => value,
-                    Aggregate::Least => value.min(*sum),
-                    Aggregate::Greatest => value.max(*sum),
-                };
+                *sum = if first { value } else { aggregate.with(*sum, value) };
             }
             first = false;
         })?;
@@ -279,16 +274,13 @@ impl Memory {
         tables: &Tables<'_>,
         mut visit: impl FnMut(&mut Memory, &Access, &[u64], &KeyWords, &[KeyPart]),
     ) -> Result<i64, Abort> {
-        let limit = access.limit.map_or(ROUNDS_MAX as i64, |limit| self.frame[limit as usize]);
-        let limit = limit.clamp(0, ROUNDS_MAX as i64) as usize;
-        let skipped =
-            access.offset.map_or(0, |offset| self.frame[offset as usize]).clamp(0, ROUNDS_MAX as i64) as usize;
-        if limit == 0 {
-            return Ok(0);
-        }
+        let bounded = |register: Option<Register>, otherwise: i64| {
+            register.map_or(otherwise, |register| self.frame[register as usize]).clamp(0, ROUNDS_MAX as i64) as usize
+        };
+        let (limit, skipped) = (bounded(access.limit, ROUNDS_MAX as i64), bounded(access.offset, 0));
         let by = access.by_index.unwrap_or(access.table) as usize;
         let scanned = &tables.shapes[by].shape;
-        let Some((low, high)) = self.range(scanned, access) else { return Ok(0) };
+        let Some((low, high)) = self.range(scanned, access).filter(|_| limit > 0) else { return Ok(0) };
         let mut visited = 0usize;
         let all = limit + skipped;
         if access.by_index.is_none() {
@@ -328,6 +320,11 @@ impl Memory {
         let mut found = 0;
         for number in 0..self.found.len() {
             let key = self.found[number];
+            if is_in_index(access) {
+                visit(self, access, &[], &key, &own.shape.parts);
+                found += 1;
+                continue;
+            }
             with_table!(tables.handles[access.table as usize], table => {
                 let columns = Projection::columns(&access.spans, access.groups);
                 if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
@@ -368,8 +365,15 @@ impl Memory {
     }
 }
 
+/// Whether the entry of an index says all that is asked of its row: parts of the key. Each change
+/// of the row keeps the entry right.
 #[inline(always)]
-fn value_of(from: Source, row: &[u64], key: &KeyWords, parts: &[KeyPart]) -> i64 {
+fn is_in_index(access: &Access) -> bool {
+    access.spans.is_empty()
+}
+
+#[inline(always)]
+pub(super) fn value_of(from: Source, row: &[u64], key: &KeyWords, parts: &[KeyPart]) -> i64 {
     match from {
         Source::Row(word) => row[word as usize] as i64,
         Source::Key(part) => parts[part as usize].of(key),

@@ -310,12 +310,16 @@ fn table_of(create: &CreateTable, groups: &[(String, Vec<Vec<String>>)]) -> Read
     };
     let of_table = groups.iter().find(|(table, _)| *table == name).map_or(&[][..], |(_, groups)| groups);
     let (ats, groups, words) = row_of(&name, &types, &key_columns, of_table)?;
-    let is_bytes =
-        |number: usize| create.columns.get(number).is_some_and(|column| matches!(column.data_type, DataType::Bytes(_)));
-    let columns = types.into_iter().zip(ats).enumerate();
-    let columns = columns.map(|(number, ((name, of), at))| Column { name, of, is_bytes: is_bytes(number), at });
-    let columns = columns.collect();
+    let columns = columns_of(create, types, ats);
     Ok(Table { name, columns, key: key_columns, shape, groups, words, indexes: Vec::new(), index_of: None })
+}
+
+/// Returns the columns of a table, which has one more than its schema says if it has no key.
+fn columns_of(create: &CreateTable, types: Vec<(String, Type)>, ats: Vec<ColumnAt>) -> Vec<Column> {
+    let is_bytes =
+        |column: usize| create.columns.get(column).is_some_and(|column| matches!(column.data_type, DataType::Bytes(_)));
+    let columns = types.into_iter().zip(ats).enumerate();
+    columns.map(|(number, ((name, of), at))| Column { name, of, is_bytes: is_bytes(number), at }).collect()
 }
 
 /// Returns a sentence about a key that is too long.

@@ -10,11 +10,12 @@ use crate::run_for_tests::{check, clients, run, world};
 use crate::workload::{Declares, ThinkTime, Workload};
 
 const SHOP: &str = include_str!("../../../../workloads/shop.toml");
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     ("shop.toml", SHOP),
     ("bank.toml", include_str!("../../../../workloads/bank.toml")),
     ("tpcb.toml", include_str!("../../../../workloads/tpcb.toml")),
     ("ycsb-a.toml", include_str!("../../../../workloads/ycsb-a.toml")),
+    ("tpcc.toml", include_str!("../../../../workloads/tpcc.toml")),
 ];
 
 fn options(name: &str, text: &str) -> FileOptions {
@@ -185,7 +186,7 @@ fn bytes_are_drawn_and_stored_like_texts() {
     run::<Silo, FileWorkload>(&options, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     for (script, fill, part) in [
         ("update t set v = random_bytes(2) where id = 1;", "", "line 1, column 18: v is a text, and random_bytes"),
-        ("update t set n = random_bytes(2) where id = 1;", "", "is a number"),
+        ("update t set n = random_bytes(2) where id = 1;", "", "random_bytes draws a text, and a number was expected"),
         ("update t set r = 7 where id = 1;", "", "'7' is no text; valid: 'text'"),
         ("update t set s = 'long' where id = 1;", "", "4 bytes, and there is room for 3"),
         ("update t set r = random_bytes(1, 2) where id = 1;", "", "2 or more arguments"),
@@ -353,6 +354,7 @@ fn what_is_known_beforehand_is_declared() {
     let declares = |name: &str, text: &str| FileWorkload::declares(&options(name, text));
     assert_eq!(declares("ycsb-a.toml", SHIPPED[3].1), Declares { rows: true, partitions: None });
     assert_eq!(declares("shop.toml", SHOP), Declares::default());
+    assert_eq!(declares("tpcc.toml", SHIPPED[4].1), Declares { rows: false, partitions: Some(1) });
     // A branch that depends on a row: both may run, and both rows are declared.
     let both = "select a from t where id = 1 \\gset\n\\if :a > 5\nupdate t set b = 1 where id = 2;\n\\else\nupdate t set b = 1 where id = 3;\n\\endif";
     assert!(declares("one.toml", &with_script(both)).rows);
@@ -366,8 +368,50 @@ fn what_is_known_beforehand_is_declared() {
             .map(|file| FileWorkload::declares(&file.options().expect("valid")).partitions)
     };
     assert_eq!(partitioned("select count(*) from u where x = 3;"), Ok(Some(4)));
+    // An index leads to a partition, if the condition gives its column.
+    assert_eq!(partitioned("select y from u where a = 5 and x = 3;"), Ok(Some(4)));
+    assert!(partitioned("select y from u where a = 5;").expect_err("in each").contains("the partition of u"));
     assert!(partitioned("update t set b = 1 where id = 2;").expect_err("not partitioned").contains("partition of t"));
     assert!(partitioned("select a from t where id = 1 \\gset\nselect a from u where x = :a and y = 1;").is_err());
+}
+
+#[test]
+fn invariants_compare_groups_of_rows() {
+    let rows = "insert into u values (1, 2, 50);\ninsert into u values (1, 3, 60);\ninsert into u values (2, 1, -7);";
+    let check = |first: &str, second: &str| after(rows, first, second);
+    let by_x = "select x, sum(a) from u group by x";
+    assert_eq!(check(by_x, by_x), Ok(()));
+    assert_eq!(
+        check("select x, count(*) from u group by x", "select x, max(y) - min(y) + 1 from u group by x"),
+        Ok(())
+    );
+    let error =
+        check(by_x, "select x, sum(case when a > 55 then a else 0 end) from u group by x").expect_err("50 less");
+    assert!(error.contains("group (1): 110 (select x, sum(a) from u group by x) differs from 60"), "{error}");
+    // A group that one side lacks is 0 there.
+    let error = check("select id, sum(a) from t group by id", by_x).expect_err("row 1 of t has 2");
+    assert!(error.contains("group (1): 2 ("), "{error}");
+    let negative =
+        check("select x, y, sum(y * 0) from u group by x, y", "select y, x, sum(a - a) from u group by y, x");
+    assert_eq!(negative, Ok(()));
+    assert_eq!(check("select sum(a * 2 + id) from t", "90 * 2 + 45"), Ok(()));
+    assert_eq!(check("select sum(case when a > 10 then 1 end) from t", "4"), Ok(()));
+    for (first, second, part) in [
+        (by_x, "5", "one side has 1 columns in its group by, and the other 0"),
+        ("select x, sum(a) from u", "1", "the columns of its group by"),
+        ("select sum(a) from u group by x", "1", "the columns of its group by"),
+        ("select x, y, sum(a) from u group by y, x", "1", "the columns of its group by"),
+        ("select z, sum(a) from u group by z", "1", "unknown column of u 'z'; valid: x, y, a"),
+        ("select x, sum(a) as s from u group by x", "1", "which has no name"),
+        ("select x, sum(b) from u group by x", "1", "unknown column of u 'b'"),
+        ("select s, count(*) from t group by s", "1", "s is a text"),
+        ("select sum(a + s) from t", "1", "s is a text"),
+        ("select sum(a, b) from t", "1", "valid: count(*), sum(VALUE)"),
+        ("select sum(a) from u where x = 1", "1", "whole table"),
+    ] {
+        let error = check(first, second).expect_err(first);
+        assert!(error.contains("invariant 'end'") && error.contains(part), "{first}: {error}");
+    }
 }
 
 /// A wrong invariant is found, and says by how much.
