@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -107,6 +108,13 @@ pub trait PlannedWorkloadVisitor {
     type Output;
     /// Runs for this workload with these options.
     fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
+}
+
+/// Reads a workload file. Of one that is too large it reads no more than shows that.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(WorkloadFile::BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The reason why a plan's names and options are in the registry. `resolve` found them there, and
@@ -297,7 +305,7 @@ impl RunConfig {
         let is_path = self.workload.contains(['/', '.']) || path.is_file();
         let text = match &self.workload_text {
             Some(text) => text.clone(),
-            None if is_path => std::fs::read_to_string(path).map_err(|error| {
+            None if is_path => read_text(path).map_err(|error| {
                 RunError::BadInput(format!("the workload file {} can't be read: {error}", self.workload))
             })?,
             None => {

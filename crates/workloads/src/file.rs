@@ -9,6 +9,7 @@
 //! | [`source`], [`schema`], [`script`] | the file, its tables, and its scripts, as they are written |
 //! | [`compile`], [`select`], [`change`], [`expression`], [`known`] | from scripts to code, and what of it is known before a transaction begins |
 //! | [`options`] | its parameters |
+//! | [`plain`] | files of plain pgbench scripts |
 //! | [`program`], [`draws`], [`recent`], [`interpret`], [`rows`] | the code, and its execution |
 //! | [`invariant`] | conditions on the tables after a run |
 
@@ -21,6 +22,7 @@ mod interpret;
 mod invariant;
 mod known;
 mod options;
+mod plain;
 mod program;
 mod recent;
 mod rows;
@@ -54,6 +56,7 @@ use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, wi
 use invariant::{Invariant, Side};
 pub use options::FileOptions;
 use options::WHOLE;
+pub use plain::{PlainScript, of_scripts};
 use program::{Code, ROW, Register, Step, Store};
 use recent::Recent;
 use schema::{ColumnAt, Table, Type};
@@ -111,6 +114,9 @@ impl WorkloadFile {
         let _ = (file.info(), file.specs(), FileWorkload::tables(&options, IndexKind::Hash));
         Ok(file)
     }
+
+    /// The largest file, in bytes.
+    pub const BYTES_MAX: u64 = source::BYTES_MAX as u64;
 
     /// Returns the text of the file.
     pub fn text(&self) -> &str {

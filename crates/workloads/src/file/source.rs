@@ -158,7 +158,7 @@ impl Source {
     /// A sentence with the place of the first mistake.
     pub(super) fn read(text: &str) -> Result<Source, String> {
         if text.len() > BYTES_MAX {
-            return Err(format!("the file has {} bytes; valid: up to {BYTES_MAX}", text.len()));
+            return Err(format!("the file has more than {BYTES_MAX} bytes; valid: up to {BYTES_MAX}"));
         }
         let source: Source = toml::from_str(text).map_err(|error| {
             let place = error.span().map(|span| {
