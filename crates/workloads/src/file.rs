@@ -11,7 +11,7 @@
 //! | [`options`] | its parameters |
 //! | [`plain`] | files of plain pgbench scripts |
 //! | [`program`], [`draws`], [`recent`], [`interpret`], [`rows`] | the code, and its execution |
-//! | [`invariant`] | conditions on the tables after a run |
+//! | [`invariant`], [`loaded`] | conditions on the tables after a run, and the keys of loaded rows |
 
 mod change;
 mod compile;
@@ -21,6 +21,7 @@ mod expression;
 mod interpret;
 mod invariant;
 mod known;
+mod loaded;
 mod options;
 mod plain;
 mod program;
@@ -54,6 +55,7 @@ use expression::Writer;
 pub use interpret::Input;
 use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, with_table};
 use invariant::{Invariant, Side};
+use loaded::{each_loaded_key, key_parts_of};
 pub use options::FileOptions;
 use options::WHOLE;
 pub use plain::{PlainScript, of_scripts};
@@ -173,6 +175,14 @@ struct Fill {
     part: Option<usize>,
 }
 
+impl Fill {
+    /// Evaluates the expression for a row, in column `column` of table `table`.
+    fn evaluate(&self, (table, column): (usize, usize), row: u64, memory: &mut Memory) {
+        let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
+        memory.evaluate(&self.code, seed, |frame| frame[ROW as usize] = row as i64);
+    }
+}
+
 /// A type of transactions.
 #[derive(Debug)]
 struct Kind {
@@ -258,7 +268,7 @@ impl Program {
         let declares_rows =
             kinds.iter().all(|kind| kind.code.foreseeable && kind.code.accesses.iter().all(is_known_row));
         let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
-        let ordered = ordered_of(source, &tables, &kinds, &invariants);
+        let ordered = ordered_of(&tables, &kinds, &invariants);
         Ok(Program {
             name: source.name.clone(),
             tables,
@@ -451,7 +461,7 @@ fn partitions_of(
 
 /// Returns which tables need an order: those that are scanned, and those whose rows are checked and
 /// come and go.
-fn ordered_of(source: &Source, tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
+fn ordered_of(tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
     let mut ordered: Vec<bool> = tables.iter().map(|table| table.index_of.is_some()).collect();
     let mut grows = vec![false; tables.len()];
     for kind in kinds {
@@ -470,10 +480,7 @@ fn ordered_of(source: &Source, tables: &[Table], kinds: &[Kind], invariants: &[I
     }
     for (table, ordered) in ordered.iter_mut().enumerate() {
         let is_checked = invariants.iter().any(|invariant| invariant.reads(table));
-        let key = &tables[table].columns[tables[table].key[0]];
-        let is_filled = source.fill.contains_key(&format!("{}.{}", tables[table].name, key.name));
-        let has_numbers = tables[table].key.len() == 1 && !is_filled;
-        *ordered |= is_checked && (grows[table] || !has_numbers);
+        *ordered |= is_checked && grows[table];
     }
     ordered
 }
@@ -501,8 +508,7 @@ impl FileWorkload {
     /// Returns the key of row `row` of a table, and writes the columns of the row, for loading.
     fn fill(&self, table: usize, row: u64, memory: &mut Memory, words: &mut [u64], parts: &mut [i64]) {
         for (column, fill) in self.program.fills[table].iter().enumerate() {
-            let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
-            memory.evaluate(&fill.code, seed, |frame| frame[ROW as usize] = row as i64);
+            fill.evaluate((table, column), row, memory);
             match (&fill.store, fill.part) {
                 (Some(store), _) => put(store, words, &memory.frame),
                 (None, Some(part)) => parts[part] = memory.frame[fill.from as usize],
@@ -518,13 +524,7 @@ fn check_keys(program: &Program) -> Result<(), String> {
     for (number, table) in program.tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {
         let mut seen = HashSet::new();
         for row in 0..program.rows[number].min(CHECKED_ROWS) {
-            let mut parts = vec![0; table.key.len()];
-            for fill in &program.fills[number] {
-                if let Some(part) = fill.part {
-                    memory.evaluate(&fill.code, row, |frame| frame[ROW as usize] = row as i64);
-                    parts[part] = memory.frame[fill.from as usize];
-                }
-            }
+            let parts = key_parts_of(program, number, row, &mut memory);
             let registers: Vec<Register> = (0..parts.len() as Register).collect();
             let shown = || parts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
             let Some(key) = key_of(&table.shape, &registers, &parts) else {
@@ -747,9 +747,10 @@ impl Workload for FileWorkload {
     }
 
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
-        let Program { name, tables, rows, invariants, .. } = &self.program;
+        let Program { name, tables, invariants, .. } = &self.program;
+        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
         for invariant in invariants {
-            invariant.check(store, tables, &self.handles, rows).map_err(Violation)?;
+            invariant.check(store, tables, &self.handles, &loaded).map_err(Violation)?;
         }
         let held = match &invariants[..] {
             [] => format!("{name} has no invariant"),
@@ -762,7 +763,8 @@ impl Workload for FileWorkload {
         if share <= MISSED_MAX {
             return Ok(Checked(held));
         }
-        Ok(Checked(format!("{held}; warning: {:.0} % of the keys that statements named were not there", share * 100.0)))
+        let warning = Checked::WARNING;
+        Ok(Checked(format!("{held}{warning}{:.0} % of the keys that statements named were not there", share * 100.0)))
     }
 }
 

@@ -26,6 +26,11 @@ pub struct WorkloadInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked(pub String);
 
+impl Checked {
+    /// What stands before a warning at the end of the phrase.
+    pub const WARNING: &str = "; warning: ";
+}
+
 /// The description of what a consistency check found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);

@@ -18,8 +18,8 @@ pub(crate) struct ScriptArgs {
     /// The tables of pgbench scripts, in SQL
     #[arg(long, value_name = "FILE.sql")]
     schema: Option<PathBuf>,
-    /// The loaded rows of a table of pgbench scripts, with keys from 1; may be repeated [default: 0,
-    /// and for pgbench's own tables what NAME.scale says]
+    /// The loaded rows of a table of pgbench scripts, with keys from 1; may be repeated [default:
+    /// 0, and for pgbench's own tables what NAME.scale says]
     #[arg(long = "rows", value_name = "TABLE=N", value_parser = rows, requires = "schema")]
     rows: Vec<(String, u64)>,
 }

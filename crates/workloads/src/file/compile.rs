@@ -37,6 +37,26 @@ enum Block {
     },
 }
 
+impl Block {
+    /// Returns where the block begins, and the commands at its two ends.
+    fn borders(&self) -> (Place, &'static str, &'static str) {
+        match *self {
+            Block::If { at, .. } => (at, "\\if", "\\endif"),
+            Block::Repeat { at, .. } => (at, "\\repeat", "\\endrepeat"),
+            Block::Each { at, .. } => (at, "\\foreach", "\\endforeach"),
+        }
+    }
+}
+
+/// Returns the mistake of an end whose beginning is not that of the innermost open block.
+fn not_inside<T>(at: Place, end: &str, begin: &str, open: Option<&Block>) -> Read<T> {
+    let why = match open.map(Block::borders) {
+        Some((at, begin, end)) => format!("; before it, the {begin} of line {} needs its {end}", at.line),
+        None => String::new(),
+    };
+    mistake(at, format!("{end} is not inside a {begin}{why}"))
+}
+
 /// Refuses a long text: expressions are trees, and a long one is too deep for the stack.
 pub(super) fn short(text: &str, at: Place) -> Read<()> {
     if text.len() <= TEXT_BYTES_MAX {
@@ -104,11 +124,8 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
             }
         }
     }
-    match blocks.pop() {
-        None => {}
-        Some(Block::If { at, .. }) => return mistake(at, "\\if has no \\endif"),
-        Some(Block::Repeat { at, .. }) => return mistake(at, "\\repeat has no \\endrepeat"),
-        Some(Block::Each { at, .. }) => return mistake(at, "\\foreach has no \\endforeach"),
+    if let Some((at, begin, end)) = blocks.pop().as_ref().map(Block::borders) {
+        return mistake(at, format!("{begin} has no {end}"));
     }
     if writer.code.accesses.is_empty() {
         return mistake(Place { line: 1, column: 1 }, "the script accesses no table");
@@ -148,8 +165,9 @@ impl Writer<'_> {
                 }
             }
             Part::EndIf => {
-                let Some(Block::If { unless, ends, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endif is not inside an \\if");
+                let (unless, ends) = match blocks.pop() {
+                    Some(Block::If { unless, ends, .. }) => (unless, ends),
+                    open => return not_inside(at, "\\endif", "\\if", open.as_ref()),
                 };
                 unless.into_iter().chain(ends).for_each(|step| self.aim(step));
             }
@@ -174,8 +192,9 @@ impl Writer<'_> {
                 blocks.push(Block::Repeat { start: self.here(), left, step, at });
             }
             Part::EndRepeat => {
-                let Some(Block::Repeat { start, left, step, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endrepeat is not inside a \\repeat");
+                let (start, left, step) = match blocks.pop() {
+                    Some(Block::Repeat { start, left, step, .. }) => (start, left, step),
+                    open => return not_inside(at, "\\endrepeat", "\\repeat", open.as_ref()),
                 };
                 self.push(Step::Again { left, start });
                 self.aim(step);
@@ -192,8 +211,9 @@ impl Writer<'_> {
                 blocks.push(Block::Each { start: self.here(), access, step, at });
             }
             Part::EndForEach => {
-                let Some(Block::Each { start, access, step, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endforeach is not inside a \\foreach");
+                let (start, access, step) = match blocks.pop() {
+                    Some(Block::Each { start, access, step, .. }) => (start, access, step),
+                    open => return not_inside(at, "\\endforeach", "\\foreach", open.as_ref()),
                 };
                 self.push(Step::Next { access, start });
                 self.aim(step);

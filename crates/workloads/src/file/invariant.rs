@@ -60,6 +60,9 @@ enum Argument {
     Computed(Register),
 }
 
+/// Visits the keys of the loaded rows of a table, each once.
+pub(super) type LoadedKeys<'a> = &'a dyn Fn(usize, &mut dyn FnMut(KeyWords));
+
 /// The numbers of a side, by the values of its groups. Without groups it is one, of no values.
 type Numbers = BTreeMap<Vec<i64>, i64>;
 
@@ -87,9 +90,9 @@ impl Invariant {
         store: &S,
         tables: &[Table],
         handles: &[Handle],
-        rows: &[u64],
+        loaded: LoadedKeys<'_>,
     ) -> Result<(), String> {
-        let [first, second] = self.sides.each_ref().map(|side| side.numbers(store, tables, handles, rows));
+        let [first, second] = self.sides.each_ref().map(|side| side.numbers(store, tables, handles, loaded));
         for group in first.keys().chain(second.keys()) {
             let [a, b] = [&first, &second].map(|side| side.get(group).copied().unwrap_or(0));
             if a == b || self.at_least && a > b {
@@ -220,7 +223,7 @@ impl Side {
     }
 
     /// Returns the side's numbers.
-    fn numbers<S: Inspect>(&self, store: &S, tables: &[Table], handles: &[Handle], rows: &[u64]) -> Numbers {
+    fn numbers<S: Inspect>(&self, store: &S, tables: &[Table], handles: &[Handle], loaded: LoadedKeys<'_>) -> Numbers {
         let mut memory = Memory::new(0, 1);
         let mut sums: BTreeMap<Vec<i64>, Vec<i64>> = BTreeMap::new();
         if self.groups.is_empty() {
@@ -257,12 +260,11 @@ impl Side {
                 if !listed {
                     // No row is inserted or deleted: the keys are those that were loaded.
                     let mut row = Vec::new();
-                    for number in 0..rows[table] {
-                        let key = [number, 0, 0, 0];
+                    loaded(table, &mut |key| {
                         if store.peek(&of, Key::from_words(key), &mut row).is_some() {
                             visit(&key, &row);
                         }
-                    }
+                    });
                 }
             });
         }

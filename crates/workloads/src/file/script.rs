@@ -68,7 +68,14 @@ pub(super) fn split(script: &str) -> Read<Vec<(Part, Place)>> {
             rest = &rest[end + length..];
             let mut variables = None;
             if is_gset {
-                variables = Some(rest.trim().to_lowercase());
+                let prefix = rest.trim();
+                if !prefix.chars().all(is_of_name) {
+                    return mistake(
+                        at,
+                        format!("\\gset is followed by '{prefix}'; valid: a prefix of variables, or nothing"),
+                    );
+                }
+                variables = Some(prefix.to_lowercase());
                 rest = "";
             }
             let text = std::mem::take(&mut sql);
@@ -86,6 +93,11 @@ pub(super) fn split(script: &str) -> Read<Vec<(Part, Place)>> {
         return mistake(sql_at, "the last statement has no ';' and no \\gset");
     }
     Ok(parts)
+}
+
+/// Whether a letter may stand in the name of a variable.
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
 }
 
 /// Whether a text has nothing but blanks.
@@ -148,8 +160,8 @@ fn command(line: &str, at: Place) -> Read<Part> {
             let Some((name, expression)) = rest.split_once(char::is_whitespace) else {
                 return mistake(at, "\\set has no variable and no expression");
             };
-            let rest = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-            if !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') || !name.chars().all(rest) {
+            let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
+            if !name.starts_with(is_first) || !name.chars().all(is_of_name) {
                 return mistake(at, format!("'{name}' is no name of a variable; valid: letters, digits and _"));
             }
             Ok(Part::Set { name: name.to_lowercase(), expression: placed(expression.trim()) })
@@ -212,6 +224,7 @@ mod tests {
             ("\\endif 3", 1, "followed by '3'"),
             ("\\sleep 3 days", 1, "'days'; valid: us, ms, s"),
             ("\n\\gset", 2, "follows no statement"),
+            ("select 1 \\gset a b", 1, "followed by 'a b'"),
         ] {
             let error = split(script).expect_err(script);
             assert!(error.place.line == line && error.message.contains(part), "{script}: {error:?}");

@@ -241,6 +241,10 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("\\if 1\nselect a from t where id = 1;", &["\\if has no \\endif"]),
         ("\\endif\nselect a from t where id = 1;", &["\\endif is not inside"]),
         ("\\repeat 3\nselect a from t where id = 1;\n\\endif", &["line 3", "\\endif is not inside"]),
+        (
+            "\\repeat 3\n\\if 1\nselect a from t where id = 1;\n\\endrepeat",
+            &["line 4", "\\endrepeat is not inside", "before it, the \\if of line 2 needs its \\endif"],
+        ),
         ("\\set x 1 / 0\nselect a from t where id = 1;", &["division by 0"]),
         ("\\set x random(5, 1)\nselect a from t where id = 1;", &["from 5 to 1 is empty"]),
         ("\\set x zipf(10, 1.5)\nselect a from t where id = 1;", &["skew of zipf is 1.5", "random_zipfian"]),
@@ -412,6 +416,20 @@ fn invariants_compare_groups_of_rows() {
         let error = check(first, second).expect_err(first);
         assert!(error.contains("invariant 'end'") && error.contains(part), "{first}: {error}");
     }
+}
+
+#[test]
+fn rows_are_listed_by_their_keys_where_no_index_has_an_order() {
+    // The first 10,000 keys differ; then 500 more do, and 1,500 come again and are left out.
+    let text = "name = \"many\"\nschema = 'create table t (a int, b int, n int, primary key (a, b))'\n\
+                rows.t = 12000\n[fill]\n\"t.a\" = \":row % 10500 / 100\"\n\"t.b\" = \":row % 10500 % 100\"\n\
+                \"t.n\" = \"1\"\n[[transaction]]\nname = \"one\"\n\
+                script = 'update t set n = n + 1 where a = 3 and b = random(0, 99);'\n\
+                [[invariant]]\nname = \"each once\"\nequal = [\"select sum(n) - count(*) from t\", \"50\"]\n\
+                [[invariant]]\nname = \"all\"\nequal = [\"select count(*) from t\", \"10500\"]\n";
+    let options = options("many.toml", text);
+    assert!(WorkloadFile::describe(&options).expect("valid").contains("hash index"), "no order is needed");
+    run::<Silo, FileWorkload>(&options, 1, 50).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A wrong invariant is found, and says by how much.
