@@ -2,6 +2,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | `scripts` | plain pgbench scripts as a workload |
 //! | `setup` | what runs where: workload, machine, options |
 //! | `measure` | `run` and `compare` |
 //! | `arrivals` | the open loop of these |
@@ -20,6 +21,7 @@ mod measure;
 mod proof;
 mod results;
 mod saturate;
+mod scripts;
 mod setup;
 mod values;
 mod workload;

@@ -317,7 +317,7 @@ fn thinks(trace: &Trace) -> Option<String> {
     }
     let mean = sorted.iter().sum::<f64>() * 1e3 / sorted.len() as f64;
     Some(format!(
-        "Time between two transactions of a session: mean {mean:.3} ms, median {:.3} ms, 90 % below {:.3} ms. A workload file has no such times.",
+        "Time between two transactions of a session: mean {mean:.3} ms, median {:.3} ms, 90 % below {:.3} ms. The key think of a transaction would let clients wait.",
         at(0.5)?,
         at(0.9)?
     ))

@@ -1,7 +1,10 @@
 //! The tables of a result. The terminal and the page show the same ones.
 
+use std::collections::BTreeMap;
+
 use contend_machine::Native;
 use contend_protocols::deterministic_protocols;
+use contend_workloads::Checked;
 
 use crate::open_loop;
 use crate::paired::show_share;
@@ -74,7 +77,19 @@ pub fn notes(result: &ResultFile) -> Vec<String> {
     let mut notes = memory_limits(result);
     notes.extend(latencies_of_batches(result));
     notes.extend(open_loop::notes(result));
+    notes.extend(warnings(result));
     notes
+}
+
+/// Returns the warnings of the workload's checks. Entries with one warning share a sentence.
+fn warnings(result: &ResultFile) -> Vec<String> {
+    let mut entries_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for entry in &result.protocols {
+        if let Some((_, warning)) = entry.check.as_ref().and_then(|check| check.text.split_once(Checked::WARNING)) {
+            entries_of.entry(warning).or_default().push(&entry.protocol);
+        }
+    }
+    entries_of.into_iter().map(|(warning, entries)| format!("warning ({}): {warning}", entries.join(", "))).collect()
 }
 
 /// Returns a sentence about the entries whose transactions end with their batch.

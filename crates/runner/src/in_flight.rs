@@ -2,6 +2,8 @@
 
 use contend_engine::{EngineConfig, OptionValue, options};
 
+use contend_workloads::Workload;
+
 use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::plan::RunPlan;
@@ -63,6 +65,24 @@ impl ThreadOptions {
         }
         self.interleave.check(config)
     }
+}
+
+/// Checks that the clients of a workload may think between transactions.
+///
+/// # Errors
+/// They do, and transactions arrive at a rate.
+pub(crate) fn check_think_times<W: Workload>(
+    name: &str,
+    options: &W::Options,
+    config: &RunConfig,
+) -> Result<(), RunError> {
+    if config.arrivals.is_none() || W::think_times(options).is_empty() {
+        return Ok(());
+    }
+    Err(RunError::BadInput(format!(
+        "the clients of {name} think between transactions, which belongs to a closed loop; valid with a rate of \
+         arrivals (--rate): a workload without think times"
+    )))
 }
 
 impl Interleave {

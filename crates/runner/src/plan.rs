@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use contend_workloads::{
 use crate::config::{ALL, RunConfig, index_kind, index_name};
 use crate::durable::{LogMode, LogOptions};
 use crate::error::RunError;
-use crate::in_flight::ThreadOptions;
+use crate::in_flight::{ThreadOptions, check_think_times};
 use crate::machine::ChipConfig;
 use crate::memory::MemoryOptions;
 use crate::names::{
@@ -107,6 +108,13 @@ pub trait PlannedWorkloadVisitor {
     type Output;
     /// Runs for this workload with these options.
     fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output;
+}
+
+/// Reads a workload file. Of one that is too large it reads no more than shows that.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(WorkloadFile::BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The reason why a plan's names and options are in the registry. `resolve` found them there, and
@@ -278,7 +286,7 @@ impl RunConfig {
             return Err(RunError::BadInput(format!("{why}; workloads that can: {}", workloads.join(", "))));
         }
         let asked_index = config.index.as_deref().map(index_kind).transpose()?;
-        let plan = PlanWorkload { chosen: &chosen, settings: &config.settings, index: asked_index };
+        let plan = PlanWorkload { chosen: &chosen, config: &config, index: asked_index };
         let (index, workload) = chosen.visit(plan)?;
         config.index = Some(index_name(index).into());
         Ok(RunPlan { config, index, asked_index, chip, workload, protocols: planned })
@@ -297,7 +305,7 @@ impl RunConfig {
         let is_path = self.workload.contains(['/', '.']) || path.is_file();
         let text = match &self.workload_text {
             Some(text) => text.clone(),
-            None if is_path => std::fs::read_to_string(path).map_err(|error| {
+            None if is_path => read_text(path).map_err(|error| {
                 RunError::BadInput(format!("the workload file {} can't be read: {error}", self.workload))
             })?,
             None => {
@@ -568,7 +576,7 @@ impl WorkloadVisitor for Declared<'_> {
 /// A visitor that parses the options of a workload, and chooses the index.
 struct PlanWorkload<'a> {
     chosen: &'a ChosenWorkload,
-    settings: &'a BTreeMap<String, String>,
+    config: &'a RunConfig,
     index: Option<IndexKind>,
 }
 
@@ -576,13 +584,14 @@ impl WorkloadVisitor for PlanWorkload<'_> {
     type Output = Result<(IndexKind, WorkloadPlan), RunError>;
 
     fn visit<W: Workload>(self, info: WorkloadInfo, defaults: W::Options) -> Self::Output {
-        let options = changed(defaults, info.preset, self.settings)?;
+        let options = changed(defaults, info.preset, &self.config.settings)?;
         let index = match self.index {
             Some(index) => index,
             None if W::validate(&options, IndexKind::Hash).is_ok() => IndexKind::Hash,
             None => IndexKind::Ordered,
         };
         W::validate(&options, index).map_err(RunError::BadInput)?;
+        check_think_times::<W>(info.name, &options, self.config)?;
         Ok((
             index,
             WorkloadPlan {

@@ -9,8 +9,9 @@
 //! | [`source`], [`schema`], [`script`] | the file, its tables, and its scripts, as they are written |
 //! | [`compile`], [`select`], [`change`], [`expression`], [`known`], [`pieces`] | from scripts to code, what of it is known before a transaction begins, and its pieces |
 //! | [`options`] | its parameters |
-//! | [`program`], [`draws`], [`interpret`], [`rows`] | the code, and its execution |
-//! | [`invariant`] | conditions on the tables after a run |
+//! | [`plain`] | files of plain pgbench scripts |
+//! | [`program`], [`draws`], [`recent`], [`interpret`], [`rows`] | the code, and its execution |
+//! | [`invariant`], [`loaded`] | conditions on the tables after a run, and the keys of loaded rows |
 
 mod change;
 mod compile;
@@ -20,9 +21,12 @@ mod expression;
 mod interpret;
 mod invariant;
 mod known;
+mod loaded;
 mod options;
 mod pieces;
+mod plain;
 mod program;
+mod recent;
 mod rows;
 mod schema;
 mod script;
@@ -45,16 +49,19 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
 
 use error::Read;
 use expression::Writer;
 pub use interpret::Input;
 use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, with_table};
 use invariant::{Invariant, Side};
+use loaded::each_loaded_key;
 pub use options::FileOptions;
 use options::WHOLE;
+pub use plain::{PlainScript, of_scripts};
 use program::{Code, ROW, Register, Step, Store};
+use recent::Recent;
 use schema::{ColumnAt, Table, Type};
 use source::{Amount, Parameters, Source};
 
@@ -121,6 +128,9 @@ impl WorkloadFile {
         text.parse::<toml::Table>().is_ok_and(|file| file.contains_key("schema"))
     }
 
+    /// The largest file, in bytes.
+    pub const BYTES_MAX: u64 = source::BYTES_MAX as u64;
+
     /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.text
@@ -176,6 +186,14 @@ struct Fill {
     part: Option<usize>,
 }
 
+impl Fill {
+    /// Evaluates the expression for a row, in column `column` of table `table`.
+    fn evaluate(&self, (table, column): (usize, usize), row: u64, memory: &mut Memory) {
+        let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
+        memory.evaluate(&self.code, seed, |frame| frame[ROW] = row as i64);
+    }
+}
+
 /// A type of transactions.
 #[derive(Debug)]
 struct Kind {
@@ -221,7 +239,8 @@ impl Program {
         let rows = rows_of(options, &tables, &parameters)?;
         let fills = fills_of(source, &tables, &rows, &parameters)?;
         let kinds = source.transactions.iter().map(|of| kind_of(of, source, &tables, &rows, &parameters));
-        let kinds = kinds.collect::<Result<Vec<_>, _>>()?;
+        let mut kinds = kinds.collect::<Result<Vec<_>, _>>()?;
+        remember_inserts(&mut kinds);
         let invariants = source.invariants.iter().map(|of| invariant_of(of, &tables, &rows, &parameters));
         let invariants = invariants.collect::<Result<Vec<_>, _>>()?;
         let partitions = partitions_of(source, &tables, &kinds, &parameters)?;
@@ -241,7 +260,7 @@ impl Program {
         let declares_rows =
             kinds.iter().all(|kind| kind.code.foreseeable && kind.code.accesses.iter().all(is_known_row));
         let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
-        let ordered = ordered_of(source, &tables, &kinds, &invariants);
+        let ordered = ordered_of(&tables, &kinds, &invariants);
         Ok(Program {
             name: source.name.clone(),
             tables,
@@ -287,6 +306,19 @@ fn kind_of(
         *of_table = of_table.union(access.groups);
     }
     Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees, looks_up_many })
+}
+
+/// Makes the inserts into the tables of which a script draws the newest rows remember them.
+fn remember_inserts(kinds: &mut [Kind]) {
+    let latest: HashSet<u16> = kinds.iter().flat_map(|kind| kind.code.latest.iter().copied()).collect();
+    for code in kinds.iter_mut().map(|kind| &mut kind.code) {
+        for step in &code.steps {
+            if let Step::Insert { access, .. } = *step {
+                let access = &mut code.accesses[access as usize];
+                access.remembers = latest.contains(&access.table);
+            }
+        }
+    }
 }
 
 /// Returns the list of names that lives as long as the process.
@@ -376,10 +408,11 @@ fn fills_of(
                     return Err(format!("[fill]: '{name}' has no expression, and its key has several columns"));
                 }
                 (None, ColumnAt::Row { .. }, Type::Number(_)) => "0",
+                (None, ColumnAt::Row { .. }, Type::Text(_)) if column.is_bytes => "random_bytes()",
                 (None, ColumnAt::Row { .. }, Type::Text(_)) => "random_text()",
             };
             let writer = Writer::new(tables, rows, parameters);
-            let filled: Read<(Code, Register)> = compile::fill(writer, text, column.of);
+            let filled: Read<(Code, Register)> = compile::fill(writer, text, column);
             let (code, from) = filled.map_err(|error| error.in_part(&format!("[fill] {name}")))?;
             let words = column.of.words() as u16;
             let (store, part) = match (column.at, column.of) {
@@ -409,7 +442,8 @@ fn invariant_of(
     let side = |text: &str| {
         Side::read(text, tables, rows, parameters).map_err(|error| error.in_part(&format!("invariant '{}'", of.name)))
     };
-    Ok(Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least })
+    let invariant = Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least };
+    invariant.mismatch().map_or(Ok(invariant), Err)
 }
 
 fn partitions_of(
@@ -433,11 +467,8 @@ fn partitions_of(
     for kind in kinds {
         for access in &kind.code.accesses {
             let table = &tables[access.table as usize];
-            let is_known = if of[access.table as usize] {
-                access.known_first && access.by_index.is_none() && kind.code.foreseeable
-            } else {
-                access.reads
-            };
+            let is_known =
+                if of[access.table as usize] { access.known_first && kind.code.foreseeable } else { access.reads };
             if !is_known {
                 let (name, line) = (kind.name, access.line);
                 return Err(format!(
@@ -453,7 +484,7 @@ fn partitions_of(
 
 /// Returns which tables need an order: those that are scanned, and those whose rows are checked and
 /// come and go.
-fn ordered_of(source: &Source, tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
+fn ordered_of(tables: &[Table], kinds: &[Kind], invariants: &[Invariant]) -> Vec<bool> {
     let mut ordered: Vec<bool> = tables.iter().map(|table| table.index_of.is_some()).collect();
     let mut grows = vec![false; tables.len()];
     for kind in kinds {
@@ -472,10 +503,7 @@ fn ordered_of(source: &Source, tables: &[Table], kinds: &[Kind], invariants: &[I
     }
     for (table, ordered) in ordered.iter_mut().enumerate() {
         let is_checked = invariants.iter().any(|invariant| invariant.reads(table));
-        let key = &tables[table].columns[tables[table].key[0]];
-        let is_filled = source.fill.contains_key(&format!("{}.{}", tables[table].name, key.name));
-        let has_numbers = tables[table].key.len() == 1 && !is_filled;
-        *ordered |= is_checked && (grows[table] || !has_numbers);
+        *ordered |= is_checked && grows[table];
     }
     ordered
 }
@@ -507,8 +535,7 @@ impl FileWorkload {
     /// Returns the key of row `row` of a table, and writes the columns of the row, for loading.
     fn fill(&self, table: usize, row: u64, memory: &mut Memory, words: &mut [u64], parts: &mut [i64]) {
         for (column, fill) in self.program.fills[table].iter().enumerate() {
-            let seed = mix((row << 16 | column as u64).wrapping_add((table as u64).wrapping_mul(GOLDEN_GAMMA)));
-            memory.evaluate(&fill.code, seed, |frame| frame[ROW] = row as i64);
+            fill.evaluate((table, column), row, memory);
             match (&fill.store, fill.part) {
                 (Some(store), _) => put(store, words, &memory.frame),
                 (None, Some(part)) => parts[part] = memory.frame[fill.from],
@@ -516,39 +543,6 @@ impl FileWorkload {
             }
         }
     }
-}
-
-/// Checks the keys of the first rows of each table.
-fn check_keys(program: &Program) -> Result<(), String> {
-    let mut memory = Memory::new(0, 1);
-    for (number, table) in program.tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {
-        let mut seen = HashSet::new();
-        for row in 0..program.rows[number].min(CHECKED_ROWS) {
-            let mut parts = vec![0; table.key.len()];
-            for fill in &program.fills[number] {
-                if let Some(part) = fill.part {
-                    memory.evaluate(&fill.code, row, |frame| frame[ROW] = row as i64);
-                    parts[part] = memory.frame[fill.from];
-                }
-            }
-            let shown = || parts.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-            let Some(key) = key_of(&table.shape, parts.len(), |part| parts[part]) else {
-                return Err(format!(
-                    "[fill]: row {row} of {} has the key ({}), which its columns can't hold",
-                    table.name,
-                    shown()
-                ));
-            };
-            if !seen.insert(key) {
-                return Err(format!(
-                    "[fill]: row {row} of {} has the key ({}), as a row before it",
-                    table.name,
-                    shown()
-                ));
-            }
-        }
-    }
-    Ok(())
 }
 
 impl Workload for FileWorkload {
@@ -566,7 +560,7 @@ impl Workload for FileWorkload {
 
     fn validate(options: &FileOptions, _: IndexKind) -> Result<(), String> {
         let program = Program::new(options)?;
-        check_keys(&program).map_err(|message| format!("{}: {message}", options.file().path))
+        loaded::check_keys(&program).map_err(|message| format!("{}: {message}", options.file().path))
     }
 
     fn tables(options: &FileOptions, index: IndexKind) -> Vec<TableSpec> {
@@ -635,10 +629,16 @@ impl Workload for FileWorkload {
     }
 
     fn client(&self, worker: usize, workers: usize, seed: u64) -> Client {
-        let largest = self.program.rows.iter().copied().max().unwrap_or(0);
+        let Program { rows, kinds, .. } = &self.program;
+        let largest = rows.iter().copied().max().unwrap_or(0);
+        let mut memory = Memory::new(worker, workers);
+        for &table in kinds.iter().flat_map(|kind| &kind.code.latest) {
+            memory.recent.resize_with(rows.len(), Recent::default);
+            memory.recent[table as usize] = Recent::new(rows[table as usize]);
+        }
         Client {
             random: SmallRng::seed_from_u64(mix(seed) ^ worker as u64),
-            memory: Memory::new(worker, workers),
+            memory,
             uniques: (largest / workers as u64 + 1) as i64,
             committed: 0,
             named: 0,
@@ -685,6 +685,14 @@ impl Workload for FileWorkload {
             rows: program.declares_rows,
             partitions: program.partitions.map(|partitions| partitions.count),
         })
+    }
+
+    fn think_times(options: &FileOptions) -> Vec<Option<ThinkTime>> {
+        let transactions = &options.file().source.transactions;
+        if transactions.iter().all(|of| of.think.is_none()) {
+            return Vec::new();
+        }
+        transactions.iter().map(|of| of.think.map(|think| think.0)).collect()
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
@@ -750,12 +758,15 @@ impl Workload for FileWorkload {
         client.committed += 1;
         client.named += client.memory.named;
         client.missed += client.memory.missed;
+        let Memory { inserted, recent, .. } = &mut client.memory;
+        inserted.drain(..).for_each(|(table, key)| recent[table as usize].push(key));
     }
 
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
-        let Program { name, tables, rows, invariants, .. } = &self.program;
+        let Program { name, tables, invariants, .. } = &self.program;
+        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
         for invariant in invariants {
-            invariant.check(store, tables, &self.handles, rows).map_err(Violation)?;
+            invariant.check(store, tables, &self.handles, &loaded).map_err(Violation)?;
         }
         let held = match &invariants[..] {
             [] => format!("{name} has no invariant"),
@@ -768,7 +779,8 @@ impl Workload for FileWorkload {
         if share <= MISSED_MAX {
             return Ok(Checked(held));
         }
-        Ok(Checked(format!("{held}; warning: {:.0} % of the keys that statements named were not there", share * 100.0)))
+        let warning = Checked::WARNING;
+        Ok(Checked(format!("{held}{warning}{:.0} % of the keys that statements named were not there", share * 100.0)))
     }
 }
 

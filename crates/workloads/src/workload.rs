@@ -26,6 +26,11 @@ pub struct WorkloadInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked(pub String);
 
+impl Checked {
+    /// What stands before a warning at the end of the phrase.
+    pub const WARNING: &str = "; warning: ";
+}
+
 /// The description of what a consistency check found wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
@@ -37,6 +42,15 @@ impl std::fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+/// The time that passes between two transactions of a client, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ThinkTime {
+    /// Always the same time.
+    Constant(f64),
+    /// A time with an exponential distribution, and this mean.
+    Exponential(f64),
+}
 
 /// What a workload's transactions can declare before they begin, by [`Workload::declare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +146,13 @@ pub trait Workload: Sized + Send + Sync + 'static {
     fn declares(options: &Self::Options) -> Declares {
         let _ = options;
         Declares::default()
+    }
+
+    /// Returns how long a client thinks after a transaction of each type, in the order of
+    /// [`Workload::kinds`]. Empty if no client thinks.
+    fn think_times(options: &Self::Options) -> Vec<Option<ThinkTime>> {
+        let _ = options;
+        Vec::new()
     }
 
     /// Declares the types of transactions, in the order of [`Workload::kinds`], with the pieces of

@@ -3,14 +3,17 @@
 use clap::Args;
 use contend_runner::RunConfig;
 
+use super::scripts::ScriptArgs;
 use super::values::{add_settings, whole};
 use crate::UserError;
 
 #[derive(Debug, Args)]
 pub(crate) struct SetupArgs {
-    /// A workload or preset, see `contend list workloads`, or the path of a workload file [default:
-    /// ycsb-a]
+    /// A workload or preset, see `contend list workloads`, or the path of a workload file, or of a
+    /// pgbench script with --schema [default: ycsb-a]
     workload: Option<String>,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// The machine: native, or a simulated chip, CHIP or CHIP:CORES, see `contend list machines`;
     /// on a chip all times are simulated time [default: native]
     #[arg(long, value_name = "MACHINE")]
@@ -50,6 +53,9 @@ impl SetupArgs {
             // What was recorded belongs to the recorded workload.
             config.index = None;
             config.workload_text = None;
+        }
+        if let Some((name, text)) = self.scripts.workload(self.workload.as_deref())? {
+            (config.workload, config.workload_text, config.index) = (name, Some(text), None);
         }
         if let Some(machine) = &self.machine {
             *config = config.clone().on(machine)?;

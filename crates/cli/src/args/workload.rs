@@ -124,7 +124,7 @@ fn name(text: &str) -> Result<String, String> {
     (is_name && text.chars().all(rest)).then(|| text.to_owned()).ok_or_else(message)
 }
 
-fn rows(text: &str) -> Result<(String, u64), String> {
+pub(super) fn rows(text: &str) -> Result<(String, u64), String> {
     const ROWS_MAX: u64 = 1_000_000_000;
     let (table, count) = text.rsplit_once('=').ok_or_else(|| "valid: TABLE=N".to_owned())?;
     let count = whole::<u64>(count)?;

@@ -59,6 +59,69 @@ fn files_run_on_chips_in_explorations_and_in_crash_tests() {
     assert!(good(&folder, &crash).contains("nothing is lost"));
 }
 
+const TABLES: &str = "create table pgbench_branches (bid int primary key, bbalance int, filler char(88));\n\
+    create table pgbench_tellers (tid int primary key, bid int, tbalance int, filler char(84));\n\
+    create table pgbench_accounts (aid int primary key, bid int, abalance int, filler char(84));\n\
+    create table pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));\n\
+    create table seats (no int primary key, free int);\n";
+const TPCB: &str = "\\set aid random(1, 100000 * :scale)\n\\set bid random(1, 1 * :scale)\n\\set tid random(1, 10 * :scale)\n\
+    \\set delta random(-5000, 5000)\nBEGIN;\n\
+    UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;\n\
+    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\
+    UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;\n\
+    UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;\n\
+    INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);\n\
+    END;\n";
+
+#[test]
+fn plain_scripts_run_and_their_results_repeat() {
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    write("tables.sql", TABLES);
+    write("tpcb.sql", TPCB);
+    write("seat.sql", "\\set no random(1, 50)\nupdate seats set free = 1 where no = :no;\n");
+    let times = ["--seconds", "0.02", "--warmup", "0.02", "--windows", "1"];
+    let one = ["run", "tpcb.sql", "--schema", "tables.sql", "--set", "tpcb.scale=2", "--json", "one.json"];
+    good(&folder, &[&one[..], &times].concat());
+    let two = ["compare", "-f", "tpcb.sql@3", "-f", "seat.sql", "--schema", "tables.sql", "--rows", "seats=50"];
+    let more = ["--protocols", "silo", "--no-verify", "--out", "two"];
+    let shown = good(&folder, &[&two[..], &more, &times].concat());
+    assert!(!shown.contains("warning"), "all keys are there: {shown}");
+    std::fs::remove_file(folder.path().join("tpcb.sql")).expect("there");
+    good(&folder, &["compare", "--from", "two/results.json", "--out", "again"]);
+    let again = std::fs::read_to_string(folder.path().join("again/results.json")).expect("results");
+    let again: Value = serde_json::from_str(&again).expect("JSON");
+    assert_eq!(again["config"]["workload"], "tpcb.sql@3+seat.sql");
+    // Keys that are not there are counted.
+    let bare = ["run", "-f", "seat.sql", "--schema", "tables.sql"];
+    let shown = good(&folder, &[&bare[..], &times].concat());
+    assert!(shown.contains("100 % of the keys"), "{shown}");
+    write("wrong.sql", "select free from seats\nwhere number = 1;");
+    let fails = |arguments: &[&str], part: &str| {
+        let output = contend(folder.path(), &[&["run"], arguments].concat());
+        let complaint = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && complaint.contains(part), "{arguments:?}: {complaint}");
+    };
+    for (arguments, part) in [
+        (
+            &["wrong.sql", "--schema", "tables.sql"][..],
+            "wrong.sql: transaction 'wrong', line 2, column 7: unknown column",
+        ),
+        (&["seat.sql"], "seat.sql is a pgbench script, which needs --schema"),
+        (&["--schema", "tables.sql"], "--schema belongs to pgbench scripts"),
+        (&["-f", "seat.sql@x", "--schema", "tables.sql"], "the weight is 'x'; valid: a whole number"),
+        (&["-f", "seat.sql@0", "--schema", "tables.sql"], "all transactions have the weight 0"),
+        (&["-f", "none.sql", "--schema", "tables.sql"], "the script none.sql can't be read"),
+        (&["-f", "seat.sql", "--schema", "none.sql"], "the schema none.sql can't be read"),
+        (&["-f", "seat.sql", "--schema", "/dev/zero"], "a schema has at most 1 MiB"),
+        (&["seat.sql", "--schema", "tables.sql", "--rows", "seat=1"], "no table 'seat' for --rows; valid: pgbench_br"),
+        (&["ycsb-a", "-f", "seat.sql", "--schema", "tables.sql"], "cannot be used with"),
+        (&["none.toml", "--schema", "tables.sql"], "--schema belongs to pgbench scripts"),
+    ] {
+        fails(arguments, part);
+    }
+}
+
 #[test]
 fn mistakes_are_named() {
     refuses(&["workload", "check", "none.toml"], &["none.toml can't be read"]);

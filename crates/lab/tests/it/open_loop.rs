@@ -219,6 +219,15 @@ fn clients_think_and_are_far_away() {
     let (slow_tps, slow_p50) = median(&with("interactive.think_us", "200"));
     assert!(slow_p50 < p50 * 2 && tps > 20.0 * slow_tps, "{slow_p50} {p50}, {slow_tps} {tps}");
     assert!((slow_tps / (2.0 / 203e-6) - 1.0).abs() < 0.2, "{slow_tps}");
+    // What a workload file says is the same, after a transaction of the type.
+    let text = "name = \"slow\"\nschema = 'create table t (id int primary key, a int)'\nrows.t = 1000\n\
+                [[transaction]]\nname = \"one\"\nthink = \"constant 200 us\"\nscript = 'select a from t where id = 1;'\n";
+    let file = RunConfig { workload: "slow.toml".into(), workload_text: Some(text.into()), ..config.clone() };
+    let file = RunConfig { settings: Default::default(), ..file };
+    let (file_tps, file_p50) = median(&file);
+    assert!(file_p50 < 5000 && (file_tps / (2.0 / 202e-6) - 1.0).abs() < 0.05, "{file_p50}, {file_tps}");
+    let file = RunConfig { arrivals: Some(Arrivals::at(1e3)), ..file };
+    assert!(file.resolve().expect_err("its clients think").to_string().contains("closed loop"));
     let both = RunConfig { arrivals: Some(Arrivals::at(1e3)), ..with("interactive.think_us", "200") };
     assert!(both.resolve().expect_err("no client thinks").to_string().contains("closed loop"));
 }

@@ -73,7 +73,7 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) schedule: Option<Schedule>,
     /// The time that passes before each operation, in microseconds.
     pub(crate) round_trip_us: u64,
-    /// The client that thinks before each transaction, if one does.
+    /// The client that thinks between transactions, if one does.
     thinking: Option<Thinking>,
 }
 
@@ -155,7 +155,8 @@ impl<P: Protocol<M>, W: Workload, M: Machine> LoadedEngine<P, W, M> {
         if matches!(purpose, RunPurpose::Measure | RunPurpose::Record) {
             for (number, slot) in slots.iter_mut().enumerate() {
                 slot.round_trip_us = entry.threads.round_trip_us;
-                slot.thinking = Thinking::new::<M>(entry.threads.think_us, number, config.seed);
+                let by_kind = W::think_times(&workload_options);
+                slot.thinking = Thinking::new(entry.threads.think_us, by_kind, number, config.seed);
             }
         }
         let workload_options = values(&workload_options);
@@ -243,7 +244,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             if timed {
                 tally.borrow_mut().drawing += stands_for * start.wrapping_sub(before);
             }
-            let kind = workload.kind(input);
+            let kind = kind_of(workload, input, thinking);
             let retries_before = worker.piece_retries();
             loop {
                 let declare = |declaration: &mut Declaration<M>| {
@@ -281,6 +282,16 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         }
         Ok(())
     }
+}
+
+/// Returns the type of a transaction that begins, and tells it to the client if it thinks.
+#[inline(always)]
+fn kind_of<W: Workload>(workload: &W, input: &W::Input, thinking: &mut Option<Thinking>) -> usize {
+    let kind = workload.kind(input);
+    if let Some(client) = thinking {
+        client.begins(kind);
+    }
+    kind
 }
 
 /// Lets the client think, if one does, and waits for the next start.

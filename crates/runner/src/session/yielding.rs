@@ -4,6 +4,7 @@ use contend_engine::{Protocol, Worker};
 use contend_machine::{Cycles, Machine};
 use contend_model::random::{GOLDEN_GAMMA, SplitMix64, Xorshift64};
 use contend_model::{Before, Txn};
+use contend_workloads::ThinkTime;
 
 /// What happens before an operation.
 #[derive(Clone, Debug)]
@@ -53,11 +54,15 @@ pub(crate) fn with_between<'t, T: Txn, M: Machine>(
     Before::new(inner, || between.pass::<M>())
 }
 
-/// A client that thinks before each transaction of a closed loop.
+/// A client that thinks between transactions of a closed loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Thinking {
-    /// In cycles.
-    mean: f64,
+    /// The time before each transaction, if there is one.
+    always: Option<ThinkTime>,
+    /// The time after a transaction of each type, as the workload has it. It may be empty.
+    by_kind: Vec<Option<ThinkTime>>,
+    /// The type of the last transaction.
+    last: Option<usize>,
     random: SplitMix64,
 }
 
@@ -65,18 +70,45 @@ pub(crate) struct Thinking {
 const SLICE: f64 = 0.01;
 
 impl Thinking {
-    /// Returns a client that thinks for this many microseconds in the mean; `None` for 0.
-    pub(crate) fn new<M: Machine>(microseconds: u64, worker: usize, seed: u64) -> Option<Thinking> {
-        (microseconds > 0).then(|| Thinking {
-            mean: microseconds as f64 * M::cycles_per_second() / 1e6,
+    /// Returns a client that thinks for this many microseconds in the mean before each transaction,
+    /// and besides for the times of the workload; `None` if it never thinks.
+    pub(crate) fn new(
+        microseconds: u64,
+        by_kind: Vec<Option<ThinkTime>>,
+        worker: usize,
+        seed: u64,
+    ) -> Option<Thinking> {
+        let always = (microseconds > 0).then_some(ThinkTime::Exponential(microseconds as f64));
+        (always.is_some() || !by_kind.is_empty()).then(|| Thinking {
+            always,
+            by_kind,
+            last: None,
             random: SplitMix64::new(contend_model::random::mix(seed) ^ !(worker as u64)),
         })
     }
 
+    /// Notes the type of a transaction.
+    pub(crate) fn begins(&mut self, kind: usize) {
+        self.last = Some(kind);
+    }
+
+    /// Draws how long the client thinks now, in microseconds.
+    fn draw(&mut self) -> f64 {
+        let after_last = self.last.and_then(|kind| self.by_kind.get(kind).copied().flatten());
+        let microseconds = |time| match time {
+            ThinkTime::Constant(microseconds) => microseconds,
+            // 1 minus a fraction is above 0, so the logarithm is finite.
+            ThinkTime::Exponential(mean) => -(1.0 - self.random.fraction()).ln() * mean,
+        };
+        [self.always, after_last].into_iter().flatten().map(microseconds).sum()
+    }
+
     /// Thinks. The worker is offline meanwhile: it holds back no epoch.
     pub(crate) fn pass<P: Protocol<M>, M: Machine>(&mut self, worker: &mut Worker<P, M>, over: impl Fn() -> bool) {
-        // 1 minus a fraction is above 0, so the logarithm is finite.
-        let cycles = (-(1.0 - self.random.fraction()).ln() * self.mean) as Cycles;
+        let cycles = (self.draw() * M::cycles_per_second() / 1e6) as Cycles;
+        if cycles == 0 {
+            return;
+        }
         worker.go_offline();
         let (start, slice) = (M::now(), (SLICE * M::cycles_per_second()) as Cycles);
         loop {

@@ -212,9 +212,9 @@ impl Writer<'_> {
             }
             Type::Number(_) if is_null(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
             Type::Number(_) if is_now(value) => Ok(Store { word, from: self.constant(0)?, text: None, words: 1 }),
-            Type::Number(_) => Ok(Store { word, from: self.number(value, names)?, text: None, words: 1 }),
+            Type::Number(_) => Ok(Store { word, from: self.value(of, value, names)?, text: None, words: 1 }),
             Type::Text(bytes) => {
-                let from = self.text(value, bytes)?;
+                let from = self.value(of, value, names)?;
                 Ok(Store { word, from, text: Some(bytes as u16), words: of.of.words() as u16 })
             }
         }
@@ -279,6 +279,7 @@ impl Writer<'_> {
         }
         let of = &self.tables[table];
         access.key = of.key.iter().map(|&column| at_register[column]).collect();
+        access.first = access.key.first().copied();
         for index in &of.indexes {
             let columns = index.columns.iter().chain(&of.key);
             let new = columns.map(|&column| at_register[column]).collect();
@@ -364,7 +365,7 @@ impl Writer<'_> {
 }
 
 /// Collects the columns that an expression names.
-fn columns_in<'a>(expression: &'a Expr, found: &mut Vec<&'a Ident>) {
+pub(super) fn columns_in<'a>(expression: &'a Expr, found: &mut Vec<&'a Ident>) {
     match expression {
         Expr::Identifier(ident) if !is_now(expression) => found.push(ident),
         Expr::Nested(inner) => columns_in(inner, found),

@@ -7,8 +7,8 @@ use sqlparser::parser::Parser;
 use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
 use super::program::{Code, ROUNDS_MAX, Register, Step};
-use super::schema::{Type, simple_name};
-use super::script::{Part, split};
+use super::schema::{Column, Type, simple_name};
+use super::script::{Part, Text, split};
 
 /// The most bytes of a statement or an expression.
 const TEXT_BYTES_MAX: usize = 4000;
@@ -35,6 +35,26 @@ enum Block {
         step: usize,
         at: Place,
     },
+}
+
+impl Block {
+    /// Returns where the block begins, and the commands at its two ends.
+    fn borders(&self) -> (Place, &'static str, &'static str) {
+        match *self {
+            Block::If { at, .. } => (at, "\\if", "\\endif"),
+            Block::Repeat { at, .. } => (at, "\\repeat", "\\endrepeat"),
+            Block::Each { at, .. } => (at, "\\foreach", "\\endforeach"),
+        }
+    }
+}
+
+/// Returns the mistake of an end whose beginning is not that of the innermost open block.
+fn not_inside<T>(at: Place, end: &str, begin: &str, open: Option<&Block>) -> Read<T> {
+    let why = match open.map(Block::borders) {
+        Some((at, begin, end)) => format!("; before it, the {begin} of line {} needs its {end}", at.line),
+        None => String::new(),
+    };
+    mistake(at, format!("{end} is not inside a {begin}{why}"))
 }
 
 /// Refuses a long text: expressions are trees, and a long one is too deep for the stack.
@@ -81,7 +101,7 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
         writer.at = at;
         match part {
             Part::Set { name, expression } => {
-                let expression = expression_of(&expression, at)?;
+                let expression = writer.expression(&expression)?;
                 writer.set(&name, &expression)?;
             }
             Part::If(_) | Part::Elif(_) | Part::Else | Part::EndIf => writer.branch(&part, &mut blocks)?,
@@ -89,7 +109,7 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
                 writer.rounds(&part, &mut blocks)?
             }
             Part::Sleep { amount, unit } => {
-                let amount = expression_of(&amount, at)?;
+                let amount = writer.expression(&amount)?;
                 let amount = writer.number(&amount, &mut Names::None)?;
                 writer.push(Step::Sleep { amount, unit });
             }
@@ -104,11 +124,8 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
             }
         }
     }
-    match blocks.pop() {
-        None => {}
-        Some(Block::If { at, .. }) => return mistake(at, "\\if has no \\endif"),
-        Some(Block::Repeat { at, .. }) => return mistake(at, "\\repeat has no \\endrepeat"),
-        Some(Block::Each { at, .. }) => return mistake(at, "\\foreach has no \\endforeach"),
+    if let Some((at, begin, end)) = blocks.pop().as_ref().map(Block::borders) {
+        return mistake(at, format!("{begin} has no {end}"));
     }
     if writer.code.accesses.is_empty() {
         return mistake(Place { line: 1, column: 1 }, "the script accesses no table");
@@ -118,6 +135,12 @@ pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
 }
 
 impl Writer<'_> {
+    /// Parses an expression. Mistakes in it have places from its beginning on.
+    fn expression(&mut self, text: &Text) -> Read<Expr> {
+        self.at = text.at;
+        expression_of(&text.text, text.at)
+    }
+
     /// Compiles `\if` and what belongs to it.
     fn branch(&mut self, part: &Part, blocks: &mut Vec<Block>) -> Read<()> {
         let at = self.at;
@@ -142,8 +165,9 @@ impl Writer<'_> {
                 }
             }
             Part::EndIf => {
-                let Some(Block::If { unless, ends, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endif is not inside an \\if");
+                let (unless, ends) = match blocks.pop() {
+                    Some(Block::If { unless, ends, .. }) => (unless, ends),
+                    open => return not_inside(at, "\\endif", "\\if", open.as_ref()),
                 };
                 unless.into_iter().chain(ends).for_each(|step| self.aim(step));
             }
@@ -157,7 +181,7 @@ impl Writer<'_> {
         let at = self.at;
         match part {
             Part::Repeat(rounds) => {
-                let rounds = expression_of(rounds, at)?;
+                let rounds = self.expression(rounds)?;
                 let count = self.number(&rounds, &mut Names::None)?;
                 if self.value_of(count).is_some_and(|count| count > ROUNDS_MAX as i64) {
                     return mistake(at, format!("a loop of more than {ROUNDS_MAX} rounds"));
@@ -168,14 +192,16 @@ impl Writer<'_> {
                 blocks.push(Block::Repeat { start: self.here(), left, step, at });
             }
             Part::EndRepeat => {
-                let Some(Block::Repeat { start, left, step, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endrepeat is not inside a \\repeat");
+                let (start, left, step) = match blocks.pop() {
+                    Some(Block::Repeat { start, left, step, .. }) => (start, left, step),
+                    open => return not_inside(at, "\\endrepeat", "\\repeat", open.as_ref()),
                 };
                 self.push(Step::Again { left, start });
                 self.aim(step);
             }
             Part::ForEach(select) => {
-                let statement = statement_of(select, at)?;
+                self.at = select.at;
+                let statement = statement_of(&select.text, select.at)?;
                 let Statement::Query(query) = &statement else {
                     return mistake(at, "\\foreach is followed by a select");
                 };
@@ -185,8 +211,9 @@ impl Writer<'_> {
                 blocks.push(Block::Each { start: self.here(), access, step, at });
             }
             Part::EndForEach => {
-                let Some(Block::Each { start, access, step, .. }) = blocks.pop() else {
-                    return mistake(at, "\\endforeach is not inside a \\foreach");
+                let (start, access, step) = match blocks.pop() {
+                    Some(Block::Each { start, access, step, .. }) => (start, access, step),
+                    open => return not_inside(at, "\\endforeach", "\\foreach", open.as_ref()),
                 };
                 self.push(Step::Next { access, start });
                 self.aim(step);
@@ -206,8 +233,8 @@ impl Writer<'_> {
         }
     }
 
-    fn unless(&mut self, condition: &str) -> Read<usize> {
-        let condition = expression_of(condition, self.at)?;
+    fn unless(&mut self, condition: &Text) -> Read<usize> {
+        let condition = self.expression(condition)?;
         let condition = self.number(&condition, &mut Names::None)?;
         self.push(Step::Unless { condition, to: 0, by_rows: false });
         Ok(self.code.steps.len() - 1)
@@ -226,7 +253,10 @@ impl Writer<'_> {
                         _ => 1,
                     },
                     _ => {
-                        return mistake(self.at, "a text is drawn where it is stored: random_text in values or in set");
+                        return mistake(
+                            self.at,
+                            "a text is drawn where it is stored: random_text or random_bytes in values or in set",
+                        );
                     }
                 },
             };
@@ -301,14 +331,11 @@ impl Writer<'_> {
     }
 }
 
-/// Compiles one expression of `[fill]`, for a column of this type. Returns the code, and the
-/// register of the value.
-pub(super) fn fill(mut writer: Writer<'_>, text: &str, of: Type) -> Read<(Code, Register)> {
+/// Compiles one expression of `[fill]`, for this column. Returns the code, and the register of the
+/// value.
+pub(super) fn fill(mut writer: Writer<'_>, text: &str, column: &Column) -> Read<(Code, Register)> {
     writer.fills = true;
     let expression = expression_of(text, writer.at)?;
-    let register = match of {
-        Type::Number(_) => writer.number(&expression, &mut Names::None)?,
-        Type::Text(bytes) => writer.text(&expression, bytes)?,
-    };
+    let register = writer.value(column, &expression, &mut Names::None)?;
     Ok((writer.code, register))
 }

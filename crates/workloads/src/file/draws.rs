@@ -11,6 +11,8 @@ pub(super) enum Distribution {
     Uniform,
     /// YCSB's: ranks of a skew below 1, scattered over the numbers below a limit.
     Zipf { zipf: Zipf, step: u64 },
+    /// The same ranks, not scattered.
+    Ranks(Zipf),
     /// pgbench's, with a skew above 1: the first operand is the most frequent.
     Zipfian(f64),
     /// pgbench's exponential distribution.
@@ -42,6 +44,7 @@ impl Distribution {
             // All numbers there are.
             Distribution::Uniform => random.draw() as i64,
             Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.draw()), zipf.records(), *step),
+            Distribution::Ranks(zipf) => zipf.draw(random.draw()) as i64,
             Distribution::Zipfian(skew) => low.wrapping_add(zipfian(random, span.saturating_add(1), *skew)),
             Distribution::Exponential(parameter) => {
                 // The density falls from the lower end on, and is cut at the upper end.
@@ -97,7 +100,7 @@ fn zipfian(random: &mut SplitMix64, count: u64, skew: f64) -> i64 {
 /// Returns the number that stands for a rank. With a step of [`step_of`] each number below `count`
 /// stands for one rank, and neighbours are far apart.
 #[inline(always)]
-fn scattered(rank: u64, count: u64, step: u64) -> i64 {
+pub(super) fn scattered(rank: u64, count: u64, step: u64) -> i64 {
     match u32::try_from(count) {
         // A division of words takes a third of the time.
         Ok(_) => (rank * step % count) as i64,
@@ -136,14 +139,16 @@ fn letters(drawn: u64) -> u64 {
     numbers + u64::from(b'a') * EACH - u64::from(b'a' + 26 - b'0') * digits
 }
 
-/// Fills a text of the frame with letters and digits: its length in the first word, then its bytes.
+/// Fills a text of the frame with letters and digits, or with any bytes: its length in the first
+/// word, at most `bytes`, then its bytes.
 #[inline]
-pub(super) fn draw_text(random: &mut SplitMix64, text: &mut [i64], length: i64, bytes: u16) {
+pub(super) fn draw_text(random: &mut SplitMix64, text: &mut [i64], length: i64, (bytes, any): (u16, bool)) {
     let length = length.clamp(0, i64::from(bytes)) as usize;
     text[0] = length as i64;
     text[1..].fill(0);
     for (word, value) in text[1..].iter_mut().take(length.div_ceil(8)).enumerate() {
-        let letters = letters(random.draw());
+        let drawn = random.draw();
+        let letters = if any { drawn } else { letters(drawn) };
         let used = (length - 8 * word).min(8);
         *value = (letters & (u64::MAX >> (64 - 8 * used))) as i64;
     }
@@ -203,11 +208,16 @@ mod tests {
         let mut random = SplitMix64::new(3);
         for (length, expected) in [(0, 0), (3, 3), (8, 8), (20, 20), (99, 20), (-1, 0)] {
             let mut text = [7; 4];
-            draw_text(&mut random, &mut text, length, 20);
+            draw_text(&mut random, &mut text, length, (20, false));
             let bytes: Vec<u8> = text[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
             assert_eq!(text[0], expected);
             assert!(bytes[..expected as usize].iter().all(u8::is_ascii_alphanumeric));
             assert!(bytes[expected as usize..].iter().all(|byte| *byte == 0));
         }
+        let mut bytes = [0; 4097];
+        draw_text(&mut random, &mut bytes, 32_768, (32_768, true));
+        let mut seen = [false; 256];
+        bytes[1..].iter().flat_map(|word| word.to_le_bytes()).for_each(|byte| seen[byte as usize] = true);
+        assert_eq!((bytes[0], seen), (32_768, [true; 256]), "each byte comes");
     }
 }

@@ -1,5 +1,7 @@
 //! Expressions of scripts, compiled to steps.
 
+use std::num::NonZeroU64;
+
 use rustc_hash::FxHashMap;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Spanned,
@@ -9,13 +11,16 @@ use sqlparser::ast::{
 use super::draws::{Distribution, step_of};
 use super::error::{Mistake, Place, Read, mistake, unknown};
 use super::program::{CLIENT, Code, FOUND, FRAME_MAX, Operator, ROW, Register, Step, VARIABLES_MAX};
-use super::schema::{Table, Type, name_of, simple_name};
+use super::schema::{Column, NUMBER, Table, Type, name_of, simple_name};
 use super::source::Parameters;
 use crate::zipf::Zipf;
 
 /// The functions of the language, for messages.
-const FUNCTIONS: &str = "random, random_exponential, random_gaussian, random_zipfian, zipf, nurand, empirical, \
-                         permute, unique, distinct, rows, abs, least, greatest, mod, random_text (in values)";
+const FUNCTIONS: &str = "random, random_exponential, random_gaussian, random_zipfian, zipf, latest, nurand, empirical, \
+                         permute, unique, distinct, rows, abs, least, greatest, mod, random_text and random_bytes (in values)";
+
+/// The skew of `latest` without an argument: YCSB's.
+const LATEST_SKEW: f64 = 0.99;
 
 /// A variable of a script.
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +243,8 @@ impl<'a> Writer<'a> {
                 Step::Compute { to: own, .. }
                 | Step::Draw { to: own, .. }
                 | Step::Unique { to: own }
-                | Step::Distinct { to: own, .. },
+                | Step::Distinct { to: own, .. }
+                | Step::Latest { to: own, .. },
             ) if is_own && *own == from => *own = to,
             _ => self.push(Step::Copy { to, from, words: 1 }),
         }
@@ -351,6 +357,10 @@ impl<'a> Writer<'a> {
                 count(2..=2)?;
                 self.zipf(place, &arguments)
             }
+            "latest" if !self.fills => {
+                count(1..=2)?;
+                self.latest(place, &arguments)
+            }
             "nurand" => {
                 count(3..=3)?;
                 let a = self.fixed(arguments[0], "the first argument of nurand")?;
@@ -381,7 +391,9 @@ impl<'a> Writer<'a> {
                 Ok(to)
             }
             "abs" | "mod" | "permute" | "least" | "greatest" => self.arithmetic(place, &name, &arguments, names),
-            "latest" => mistake(place, "latest is not there; valid for the newest of loaded rows: rows(TABLE) - 1"),
+            _ if random_text(function).is_some() => {
+                mistake(place, format!("{name} draws a text, and a number was expected here"))
+            }
             _ => mistake(place, format!("unknown function '{name}'; valid: {FUNCTIONS}")),
         }
     }
@@ -432,16 +444,40 @@ impl<'a> Writer<'a> {
         self.range(place, &arguments[..2], distribution, names)
     }
 
+    /// Returns the skew of a function that draws as YCSB does.
+    fn skew_of(&self, place: Place, name: &str, skew: &Expr) -> Read<f64> {
+        let theta = self.skew(skew)?;
+        if (0.0..1.0).contains(&theta) {
+            return Ok(theta);
+        }
+        mistake(
+            place,
+            format!("the skew of {name} is {theta}; valid: from 0, below 1 (random_zipfian has skews above 1)"),
+        )
+    }
+
+    /// Draws a row by its age: the newest is the most frequent.
+    fn latest(&mut self, place: Place, arguments: &[&Expr]) -> Read<Register> {
+        let table = self.named_table(place, "latest", arguments[0])?;
+        let theta = arguments.get(1).map_or(Ok(LATEST_SKEW), |skew| self.skew_of(place, "latest", skew))?;
+        let Table { name, key, columns, .. } = &self.tables[table];
+        if key.len() > 1 || columns[key[0]].name == NUMBER {
+            return mistake(place, format!("latest returns keys, and {name} has no primary key of one column"));
+        }
+        let Some(rows) = NonZeroU64::new(self.rows[table]) else {
+            return mistake(place, format!("latest draws among the rows of {name}, which has no loaded row"));
+        };
+        let rank = self.draw(Distribution::Ranks(Zipf::new(rows.get(), theta)), 0, i64::MAX)?;
+        let to = self.registers(1)?;
+        self.push(Step::Latest { to, rank, table: table as u16 });
+        self.code.latest.push(table as u16);
+        Ok(to)
+    }
+
     /// Draws by YCSB's skew.
     fn zipf(&mut self, place: Place, arguments: &[&Expr]) -> Read<Register> {
         let rows = self.fixed(arguments[0], "the first argument of zipf")?;
-        let theta = self.skew(arguments[1])?;
-        if !(0.0..1.0).contains(&theta) {
-            return mistake(
-                place,
-                format!("the skew of zipf is {theta}; valid: from 0, below 1 (random_zipfian has skews above 1)"),
-            );
-        }
+        let theta = self.skew_of(place, "zipf", arguments[1])?;
         let Some(records) = u64::try_from(rows).ok().filter(|rows| *rows > 0) else {
             return mistake(place, format!("zipf draws from {rows} numbers; valid: 1 or more"));
         };
@@ -451,12 +487,18 @@ impl<'a> Writer<'a> {
 
     /// Returns the number of loaded rows of a table.
     fn rows_of(&mut self, place: Place, table: &Expr) -> Read<Register> {
+        let table = self.named_table(place, "rows", table)?;
+        self.constant(self.rows[table] as i64)
+    }
+
+    /// Returns the table that an argument of `function` names.
+    fn named_table(&self, place: Place, function: &str, table: &Expr) -> Read<usize> {
         let Expr::Identifier(ident) = table else {
-            return mistake(place, "the argument of rows is the name of a table");
+            return mistake(place, format!("the argument of {function} is the name of a table"));
         };
         let name = name_of(ident);
         match self.tables.iter().position(|table| table.name == name && table.index_of.is_none()) {
-            Some(table) => self.constant(self.rows[table] as i64),
+            Some(table) => Ok(table),
             None => {
                 let valid = self.tables.iter().filter(|table| table.index_of.is_none());
                 unknown(place, "table", &name, valid.map(|table| table.name.as_str()))
@@ -568,7 +610,7 @@ impl<'a> Writer<'a> {
                 }
                 _ => None,
             },
-            Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("random_text") => Some(1),
+            Expr::Function(function) if random_text(function).is_some() => Some(1),
             _ => None,
         }
     }
@@ -593,20 +635,44 @@ impl<'a> Writer<'a> {
                 }
                 _ => {}
             },
-            Expr::Function(function) if function.name.to_string().eq_ignore_ascii_case("random_text") => {
+            Expr::Function(function) if random_text(function).is_some() => {
                 let arguments = arguments_of(place, function)?;
                 let length = match arguments[..] {
                     [] => self.constant(i64::from(bytes))?,
                     [length] => self.number(length, &mut Names::None)?,
-                    _ => return mistake(place, "random_text was given 2 or more arguments; valid: 0 or 1 (the bytes)"),
+                    _ => {
+                        let name = &function.name;
+                        return mistake(
+                            place,
+                            format!("{name} was given 2 or more arguments; valid: 0 or 1 (the bytes)"),
+                        );
+                    }
                 };
                 let to = self.registers(Type::Text(bytes).words())?;
-                self.push(Step::DrawText { to, length, bytes: bytes as u16 });
+                self.push(Step::DrawText { to, length, bytes: bytes as u16, any: is_random_bytes(expression) });
                 return Ok(to);
             }
             _ => {}
         }
-        mistake(place, format!("'{expression}' is no text; valid: 'text', a variable with a text, random_text(bytes)"))
+        mistake(
+            place,
+            format!(
+                "'{expression}' is no text; valid: 'text', a variable with a text, random_text(bytes), random_bytes(bytes)"
+            ),
+        )
+    }
+
+    /// Compiles a value for a column of this type: a number, or a text.
+    pub(super) fn value(&mut self, column: &Column, value: &Expr, names: &mut Names<'_>) -> Read<Register> {
+        match column.of {
+            Type::Number(_) => self.number(value, names),
+            Type::Text(_) if is_random_bytes(value) && !column.is_bytes => {
+                let place = self.at.of(value.span());
+                let name = &column.name;
+                mistake(place, format!("{name} is a text, and random_bytes draws no text; valid: random_text"))
+            }
+            Type::Text(bytes) => self.text(value, bytes),
+        }
     }
 
     fn text_constant(&mut self, place: Place, text: &str, bytes: u32) -> Read<Register> {
@@ -621,6 +687,23 @@ impl<'a> Writer<'a> {
             self.code.image[to as usize + 1 + word] = i64::from_le_bytes(padded);
         }
         Ok(to)
+    }
+}
+
+/// Returns whether a function that draws a text draws any bytes; `None` for another function.
+fn random_text(function: &Function) -> Option<bool> {
+    match function.name.to_string().to_lowercase().as_str() {
+        "random_text" => Some(false),
+        "random_bytes" => Some(true),
+        _ => None,
+    }
+}
+
+fn is_random_bytes(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_random_bytes(inner),
+        Expr::Function(function) => random_text(function) == Some(true),
+        _ => false,
     }
 }
 

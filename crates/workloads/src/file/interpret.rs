@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 
 use super::draws::draw_text;
 use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, ScriptPiece, Step, Store};
+use super::recent::Recent;
 use super::schema::{KeyShape, Table as TableShape};
 
 /// Keys of tables whose keys have several words.
@@ -147,6 +148,8 @@ impl KnownKeys {
 struct Saved {
     registers: Vec<i64>,
     passed: Vec<i64>,
+    /// The number of inserts that are remembered.
+    inserted: usize,
     draws: Draws,
     uniques: i64,
     named: u64,
@@ -156,7 +159,7 @@ struct Saved {
 impl Default for Saved {
     fn default() -> Self {
         let (registers, passed, draws) = (Vec::new(), Vec::new(), Draws::Repeated(0));
-        Saved { registers, passed, draws, uniques: 0, named: 0, missed: 0 }
+        Saved { registers, passed, inserted: 0, draws, uniques: 0, named: 0, missed: 0 }
     }
 }
 
@@ -171,6 +174,10 @@ pub(super) struct Memory {
     /// The loops over rows that are open: where the next row is, and where the last one ends.
     pub(super) loops: Vec<Range<usize>>,
     passed: FxHashSet<i64>,
+    /// The newest rows of each table; empty if no script calls `latest`.
+    pub(super) recent: Vec<Recent>,
+    /// The rows that this try has inserted, where [`Memory::recent`] takes them.
+    pub(super) inserted: Vec<(u16, i64)>,
     /// Keys that a scan of an index has found.
     pub(super) found: Vec<KeyWords>,
     pub(super) changes: WordChanges,
@@ -194,6 +201,8 @@ impl Memory {
             rows: Vec::new(),
             loops: Vec::new(),
             passed: FxHashSet::default(),
+            recent: Vec::new(),
+            inserted: Vec::new(),
             found: Vec::new(),
             changes: WordChanges::default(),
             draws: Draws::Repeated(0),
@@ -213,6 +222,7 @@ impl Memory {
         self.rows.clear();
         self.loops.clear();
         self.passed.clear();
+        self.inserted.clear();
         self.uniques = 0;
         self.named = 0;
         self.missed = 0;
@@ -249,7 +259,7 @@ impl Memory {
                     }
                 };
             }
-            Step::DrawText { to, length, bytes } => self.draw_text(to, length, bytes),
+            Step::DrawText { to, length, bytes, any } => self.draw_text(to, length, (bytes, any)),
             Step::SameText { to, a, b } => {
                 let (first, second) = (frame[a], frame[b]);
                 let words = (first.max(0) as usize).div_ceil(8);
@@ -263,6 +273,9 @@ impl Memory {
             Step::Distinct { to, a } => {
                 let number = frame[a];
                 frame[to] = i64::from(self.passed.insert(number));
+            }
+            Step::Latest { to, rank, table } => {
+                frame[to] = self.recent[table as usize].key(frame[rank] as u64);
             }
             Step::Unless { condition, to, .. } => {
                 if frame[condition] == 0 {
@@ -289,7 +302,7 @@ impl Memory {
     }
 
     /// Draws a text.
-    fn draw_text(&mut self, to: Register, length: Register, bytes: u16) {
+    fn draw_text(&mut self, to: Register, length: Register, (bytes, any): (u16, bool)) {
         let Memory { frame, noted, draws, .. } = self;
         let length = frame[length];
         let text = frame.words_mut(to, 1 + bytes.div_ceil(8) as usize);
@@ -297,9 +310,9 @@ impl Memory {
             // The text comes from a seed that is put down.
             Draws::Repeated(next) => {
                 *next += 1;
-                draw_text(&mut SplitMix64::new(noted[*next - 1] as u64), text, length, bytes);
+                draw_text(&mut SplitMix64::new(noted[*next - 1] as u64), text, length, (bytes, any));
             }
-            Draws::Made(random) => draw_text(random, text, length, bytes),
+            Draws::Made(random) => draw_text(random, text, length, (bytes, any)),
             Draws::Noted(random) => noted.push(random.draw() as i64),
         }
     }
@@ -320,8 +333,8 @@ impl Memory {
         self.compute(code, 0, code.steps.len(), 0);
     }
 
-    /// Runs the first steps of a transaction, which touch no row. The first try goes on behind them,
-    /// and each further try begins anew.
+    /// Runs the first steps of a transaction, which touch no row. The first try goes on behind
+    /// them, and each further try begins anew.
     pub(super) fn draw_first(&mut self, code: &Code, input: &Input) {
         self.begin(code);
         self.draws = Draws::Made(SplitMix64::new(input.seed));
@@ -390,13 +403,14 @@ impl Memory {
         }
         if let Some(partitions) = partitions
             && partitions.of[table]
-            && let Some(&first) = access.key.first()
+            && let Some(first) = access.first
         {
             touched.push(self.frame[first].rem_euclid(partitions.count as i64) as usize);
         }
     }
 
-    /// Runs a script in a transaction, piece by piece. `repeats` says whether a piece may run again.
+    /// Runs a script in a transaction, piece by piece. `repeats` says whether a piece may run
+    /// again.
     #[inline]
     pub(super) fn run<T: Txn>(
         &mut self,
@@ -433,7 +447,7 @@ impl Memory {
 
     /// Keeps what a piece is going to change besides rows.
     fn save(&mut self, piece: &ScriptPiece) {
-        let Memory { frame, passed, saved, draws, uniques, named, missed, .. } = self;
+        let Memory { frame, passed, inserted, saved, draws, uniques, named, missed, .. } = self;
         saved.registers.clear();
         for &(register, words) in &piece.changed {
             saved.registers.extend_from_slice(frame.words(register, words as usize));
@@ -443,12 +457,13 @@ impl Memory {
             saved.passed.extend(passed.iter());
         }
         saved.draws = draws.clone();
+        saved.inserted = inserted.len();
         (saved.uniques, saved.named, saved.missed) = (*uniques, *named, *missed);
     }
 
     /// Brings back what [`Memory::save`] has kept.
     fn restore(&mut self, piece: &ScriptPiece) {
-        let Memory { frame, passed, saved, draws, uniques, named, missed, .. } = self;
+        let Memory { frame, passed, inserted, saved, draws, uniques, named, missed, .. } = self;
         let mut from = 0;
         for &(register, words) in &piece.changed {
             let words = words as usize;
@@ -460,6 +475,7 @@ impl Memory {
             passed.extend(saved.passed.iter());
         }
         *draws = saved.draws.clone();
+        inserted.truncate(saved.inserted);
         (*uniques, *named, *missed) = (saved.uniques, saved.named, saved.missed);
         // A piece is an outermost loop or less.
         self.rows.clear();

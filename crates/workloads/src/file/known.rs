@@ -54,7 +54,7 @@ pub(super) fn find(code: &mut Code) {
     for access in &mut code.accesses {
         let known = |register: &Register| !by_rows[*register as usize];
         access.known = access.key.iter().all(known);
-        access.known_first = access.key.first().is_some_and(known);
+        access.known_first = access.first.as_ref().is_some_and(known);
     }
     code.steps = steps;
     let conditions = by_rows;
@@ -113,9 +113,10 @@ pub(super) fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option
         Step::Copy { to, from, words } => (vec![(to, words)], Some((from..from + words).collect())),
         Step::Compute { to, a, b, .. } | Step::SameText { to, a, b } => (vec![(to, 1)], Some(vec![a, b])),
         Step::Draw { to, a, b, .. } => (vec![(to, 1)], Some(vec![a, b])),
-        Step::DrawText { to, length, bytes } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
+        Step::DrawText { to, length, bytes, .. } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
         Step::Unique { to } => (vec![(to, 1)], Some(Vec::new())),
         Step::Distinct { to, .. } => (vec![(to, 1)], None),
+        Step::Latest { to, rank, .. } => (vec![(to, 1)], Some(vec![rank])),
         Step::Repeat { count, left, .. } => (vec![(left, 1)], Some(vec![count])),
         Step::Read { access }
         | Step::Modify { access, .. }

@@ -212,8 +212,8 @@ mod tests {
         }
     }
 
-    /// Each statement is a piece, and so is an outermost loop. A rollback belongs to what stands before
-    /// it.
+    /// Each statement is a piece, and so is an outermost loop. A rollback belongs to what stands
+    /// before it.
     #[test]
     fn scripts_have_pieces() {
         let script = "\\set k random(0, 9)\nselect a from t where id = :k \\gset\n\\if :found = 0\nrollback;\n\\endif\n\
@@ -243,7 +243,8 @@ mod tests {
         assert!(types.types[0].pieces.is_empty() && !types.types[1].pieces.is_empty());
     }
 
-    /// A piece that runs again begins with the variables, the draws and the numbers that it began with.
+    /// A piece that runs again begins with the variables, the draws and the numbers that it began
+    /// with.
     #[test]
     fn pieces_that_run_again_do_the_same() {
         let script = "\\set n 1\n\\repeat 4\n\\set n :n * 2 + distinct(5)\n\\set r random(1, 1000000)\n\\set q unique()\n\

@@ -100,14 +100,16 @@ pub(super) enum Step {
     Compute { operator: Operator, to: Register, a: Register, b: Register },
     /// Draws a number.
     Draw { to: Register, draw: u16, a: Register, b: Register },
-    /// Draws a text of `length` bytes, and of at most `bytes`.
-    DrawText { to: Register, length: Register, bytes: u16 },
+    /// Draws a text of `length` bytes, and of at most `bytes`: letters and digits, or any bytes.
+    DrawText { to: Register, length: Register, bytes: u16, any: bool },
     /// Compares two texts.
     SameText { to: Register, a: Register, b: Register },
     /// Returns a number that was never returned before.
     Unique { to: Register },
     /// Returns 1 if the transaction has not passed this number yet.
     Distinct { to: Register, a: Register },
+    /// Returns the key of a row of `table` by its age: rank 0 is the newest.
+    Latest { to: Register, rank: Register, table: u16 },
     /// Goes to `to` if the condition is 0.
     Unless { condition: Register, to: u32, by_rows: bool },
     /// Goes to `to`.
@@ -187,6 +189,18 @@ pub(super) enum Aggregate {
     Greatest,
 }
 
+impl Aggregate {
+    /// Returns the number of the rows up to one with this value.
+    #[inline(always)]
+    pub(super) fn with(self, before: i64, value: i64) -> i64 {
+        match self {
+            Aggregate::Sum => before.wrapping_add(value),
+            Aggregate::Least => before.min(value),
+            Aggregate::Greatest => before.max(value),
+        }
+    }
+}
+
 /// The change of an index's entries when a row changes: keys of the index, as registers.
 #[derive(Clone, Debug)]
 pub(super) struct IndexChange {
@@ -217,11 +231,15 @@ pub(super) struct Access {
     pub(super) direction: Direction,
     /// How the loaded columns of all rows become one; empty if they don't.
     pub(super) aggregates: Vec<Aggregate>,
-    /// Whether all of `key` follows from draws, and whether its first part does.
+    /// The value of the first column of the primary key, if it is given.
+    pub(super) first: Option<Register>,
+    /// Whether all of `key` follows from draws, and whether `first` does.
     pub(super) known: bool,
     pub(super) known_first: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
+    /// Whether the worker remembers the rows that it inserts here, for `latest`.
+    pub(super) remembers: bool,
     /// The number of the statement's line in the script, for messages.
     pub(super) line: u64,
 }
@@ -253,6 +271,8 @@ pub(super) struct Code {
     pub(super) image: Vec<i64>,
     /// Whether all draws can be made before the transaction begins, since none depends on a row.
     pub(super) foreseeable: bool,
+    /// The tables of which `latest` draws rows.
+    pub(super) latest: Vec<u16>,
 }
 
 impl Code {

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use contend_model::{Abort, AddToWord, Key, KeyWords, MAX_KEY_WORDS, Projection, RowUpdate, Table, Txn, WordOperation};
 
 use super::interpret::{Frame, Handle, Memory, PackedKey, Tables, key_of, put, with_table};
-use super::program::{Access, Aggregate, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
+use super::program::{Access, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
 use super::schema::{KeyPart, KeyShape};
 
 /// The most aggregates of a select.
@@ -106,6 +106,9 @@ impl Memory {
         }
         self.frame[FOUND] = i64::from(inserted);
         if inserted {
+            if access.remembers {
+                self.inserted.push((access.table, self.frame[access.key[0]]));
+            }
             self.change_indexes(tx, access, tables)?;
         }
         Ok(())
@@ -216,12 +219,7 @@ impl Memory {
             for number in 0..loads.len().min(aggregates.len()) {
                 let value = value_of(loads[number].from, row, || *key, parts);
                 let sum = &mut sums[number % AGGREGATES_MAX];
-                *sum = match aggregates[number] {
-                    Aggregate::Sum => sum.wrapping_add(value),
-                    _ if first => value,
-                    Aggregate::Least => value.min(*sum),
-                    Aggregate::Greatest => value.max(*sum),
-                };
+                *sum = if first { value } else { aggregates[number].with(*sum, value) };
             }
             first = false;
         })?;
@@ -289,12 +287,9 @@ impl Memory {
             None => usize::MAX - ROUNDS_MAX,
         };
         let skipped = access.offset.map_or(0, |offset| self.frame[offset]).clamp(0, ROUNDS_MAX as i64) as usize;
-        if limit == 0 {
-            return Ok(0);
-        }
         let by = access.by_index.unwrap_or(access.table) as usize;
         let scanned = &tables.shapes[by].shape;
-        let Some((low, high)) = self.range(scanned, access) else { return Ok(0) };
+        let Some((low, high)) = self.range(scanned, access).filter(|_| limit > 0) else { return Ok(0) };
         let mut visited = 0usize;
         let all = limit + skipped;
         if access.by_index.is_none() {
@@ -334,6 +329,11 @@ impl Memory {
         let mut found = 0;
         for number in 0..self.found.len() {
             let key = self.found[number];
+            if is_in_index(access) {
+                visit(self, access, &[], &key, &own.shape.parts);
+                found += 1;
+                continue;
+            }
             with_table!(tables.handles[access.table as usize], table => {
                 let columns = Projection::columns(&access.spans, access.groups);
                 if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
@@ -374,9 +374,16 @@ impl Memory {
     }
 }
 
+/// Whether the entry of an index says all that is asked of its row: parts of the key. Each change
+/// of the row keeps the entry right.
+#[inline(always)]
+fn is_in_index(access: &Access) -> bool {
+    access.spans.is_empty()
+}
+
 /// Returns the word of a row, or the part of its key, that is loaded.
 #[inline(always)]
-fn value_of(from: Source, row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
+pub(super) fn value_of(from: Source, row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
     match from {
         Source::Row(word) => row[word as usize] as i64,
         Source::Key(part) => parts[part as usize].of(&key()),

@@ -7,7 +7,9 @@ use sqlparser::ast::{
     ObjectNamePart, Statement, TableConstraint,
 };
 use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::error::{Mistake, Place, Read, mistake, of_parser, unknown};
 
@@ -20,14 +22,16 @@ pub(super) const TEXT_MAX: u64 = 4096;
 /// The column that is the primary key of a table whose schema has none.
 pub(super) const NUMBER: &str = "#number";
 /// The types of columns, for messages.
-const TYPES: &str = "bigint, int, smallint, boolean, numeric(p, s) with p up to 18, timestamp, char(n), varchar(n)";
+const TYPES: &str = "bigint, int, smallint, boolean, numeric(p, s) with p up to 18, timestamp, char(n), \
+                     varchar(n), bytea(n)";
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     /// A whole number of this number of bytes. It takes a word of a row, and its bytes in a key.
     Number(u32),
-    /// A text of at most this number of bytes. It takes a word for its length, and its bytes.
+    /// A text, or bytes, of at most this number of bytes. It takes a word for its length, and its
+    /// bytes.
     Text(u32),
 }
 
@@ -46,6 +50,8 @@ impl Type {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) of: Type,
+    /// Whether it has any bytes, and not a text alone.
+    pub(super) is_bytes: bool,
     pub(super) at: ColumnAt,
 }
 
@@ -188,9 +194,8 @@ pub(super) fn read(text: &str, groups: &[(String, Vec<Vec<String>>)]) -> Read<Ve
     let start = Place { line: 1, column: 1 };
     // Statement by statement: an expression in one of them must not be too deep for the stack.
     text.split(';').try_for_each(|statement| super::compile::short(statement, start))?;
-    let parsed = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
     let statements =
-        parsed.and_then(|mut parser| parser.parse_statements()).map_err(|error| of_parser(start, &error))?;
+        parser_of(text).and_then(|mut parser| parser.parse_statements()).map_err(|error| of_parser(start, &error))?;
     let mut tables: Vec<Table> = Vec::new();
     for statement in &statements {
         match statement {
@@ -222,6 +227,22 @@ pub(super) fn read(text: &str, groups: &[(String, Vec<Vec<String>>)]) -> Read<Ve
         }
     }
     Ok(tables)
+}
+
+/// Returns a parser of a schema. PostgreSQL's bytea has no length, and so the parser knows none. It
+/// knows the length of a type `bytes`, so that each of the two names stands for the other.
+fn parser_of(text: &str) -> Result<Parser<'_>, ParserError> {
+    let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location()?;
+    for token in &mut tokens {
+        if let Token::Word(word) = &mut token.token {
+            word.keyword = match word.keyword {
+                Keyword::BYTEA => Keyword::BYTES,
+                Keyword::BYTES => Keyword::BYTEA,
+                other => other,
+            };
+        }
+    }
+    Ok(Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).with_tokens_with_locations(tokens))
 }
 
 fn table_of(create: &CreateTable, groups: &[(String, Vec<Vec<String>>)]) -> Read<Table> {
@@ -290,8 +311,16 @@ fn table_of(create: &CreateTable, groups: &[(String, Vec<Vec<String>>)]) -> Read
     };
     let of_table = groups.iter().find(|(table, _)| *table == name).map_or(&[][..], |(_, groups)| groups);
     let (ats, groups, words) = row_of(&name, &types, &key_columns, of_table)?;
-    let columns = types.into_iter().zip(ats).map(|((name, of), at)| Column { name, of, at }).collect();
+    let columns = columns_of(create, types, ats);
     Ok(Table { name, columns, key: key_columns, shape, groups, words, indexes: Vec::new(), index_of: None })
+}
+
+/// Returns the columns of a table, which has one more than its schema says if it has no key.
+fn columns_of(create: &CreateTable, types: Vec<(String, Type)>, ats: Vec<ColumnAt>) -> Vec<Column> {
+    let is_bytes =
+        |column: usize| create.columns.get(column).is_some_and(|column| matches!(column.data_type, DataType::Bytes(_)));
+    let columns = types.into_iter().zip(ats).enumerate();
+    columns.map(|(number, ((name, of), at))| Column { name, of, is_bytes: is_bytes(number), at }).collect()
 }
 
 /// Returns a sentence about a key that is too long.
@@ -428,7 +457,10 @@ fn add_index(create: &CreateIndex, tables: &mut Vec<Table>) -> Read<()> {
 
 /// Returns a column's type.
 fn type_of(of: &DataType) -> Result<Type, String> {
-    let wrong = |why: &str| Err(format!("type {of} {why}; valid: {TYPES}"));
+    let wrong = |why: &str| {
+        let shown = of.to_string().replace("BYTES", "BYTEA");
+        Err(format!("type {shown} {why}; valid: {TYPES}"))
+    };
     let text = |length: &Option<CharacterLength>| match length {
         Some(CharacterLength::IntegerLength { length, .. }) if (1..=TEXT_MAX).contains(length) => {
             Ok(Type::Text(*length as u32))
@@ -451,7 +483,8 @@ fn type_of(of: &DataType) -> Result<Type, String> {
         },
         DataType::Char(length) | DataType::Character(length) => text(length),
         DataType::Varchar(Some(length)) | DataType::CharacterVarying(Some(length)) => text(&Some(*length)),
-        DataType::Text | DataType::Varchar(None) | DataType::CharacterVarying(None) | DataType::Bytea => {
+        DataType::Bytes(Some(length)) => text(&Some(CharacterLength::IntegerLength { length: *length, unit: None })),
+        DataType::Text | DataType::Varchar(None) | DataType::CharacterVarying(None) | DataType::Bytes(None) => {
             wrong("has no length, as in varchar(100)")
         }
         _ => wrong("is not one that a file can have"),
@@ -519,6 +552,10 @@ mod tests {
                 &["36 bytes", "up to 32"],
             ),
             ("create table t (a numeric(19, 2) primary key)", (1, 17), &["more than 18 digits"]),
+            ("create table t (a int primary key, b bytea)", (1, 36), &["BYTEA has no length"]),
+            ("create table t (a int primary key, b bytea(5000))", (1, 36), &["BYTEA(5000) is too long", "bytea(n)"]),
+            ("create table t (a bytea(8) primary key)", (1, 17), &["a of t is a text", "whole numbers"]),
+            ("create table t (a int primary key, b bytes(8))", (1, 43), &["Expected"]),
             ("create table t a int", (1, 16), &["Expected"]),
             ("", (1, 1), &["no table"]),
         ] {

@@ -2,26 +2,33 @@
 
 use super::error::{Mistake, Place, Read, mistake};
 
+/// A text of a script, and the place where it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Text {
+    pub(super) text: String,
+    pub(super) at: Place,
+}
+
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Part {
     /// `\set NAME EXPRESSION`.
     Set {
         name: String,
-        expression: String,
+        expression: Text,
     },
-    If(String),
-    Elif(String),
+    If(Text),
+    Elif(Text),
     Else,
     EndIf,
-    Repeat(String),
+    Repeat(Text),
     EndRepeat,
     /// `\foreach SELECT`.
-    ForEach(String),
+    ForEach(Text),
     EndForEach,
     /// `\sleep AMOUNT UNIT`, with the unit in microseconds.
     Sleep {
-        amount: String,
+        amount: Text,
         unit: u32,
     },
     /// A statement. `variables` is the prefix of the variables that take its columns (`\gset`).
@@ -61,7 +68,14 @@ pub(super) fn split(script: &str) -> Read<Vec<(Part, Place)>> {
             rest = &rest[end + length..];
             let mut variables = None;
             if is_gset {
-                variables = Some(rest.trim().to_lowercase());
+                let prefix = rest.trim();
+                if !prefix.chars().all(is_of_name) {
+                    return mistake(
+                        at,
+                        format!("\\gset is followed by '{prefix}'; valid: a prefix of variables, or nothing"),
+                    );
+                }
+                variables = Some(prefix.to_lowercase());
                 rest = "";
             }
             let text = std::mem::take(&mut sql);
@@ -79,6 +93,11 @@ pub(super) fn split(script: &str) -> Read<Vec<(Part, Place)>> {
         return mistake(sql_at, "the last statement has no ';' and no \\gset");
     }
     Ok(parts)
+}
+
+/// Whether a letter may stand in the name of a variable.
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
 }
 
 /// Whether a text has nothing but blanks.
@@ -124,8 +143,14 @@ fn end_of(line: &str, before: &str) -> Option<(usize, usize)> {
 fn command(line: &str, at: Place) -> Read<Part> {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
-    let needs = |what: &str| -> Read<String> {
-        if rest.is_empty() { mistake(at, format!("{word} has no {what}")) } else { Ok(rest.to_owned()) }
+    // The place of a part of the line, which begins at `at`.
+    let placed = |part: &str| {
+        let before = part.as_ptr() as usize - line.as_ptr() as usize;
+        let column = at.column + line[..before].chars().count() as u64;
+        Text { text: part.to_owned(), at: Place { column, ..at } }
+    };
+    let needs = |what: &str| -> Read<Text> {
+        if rest.is_empty() { mistake(at, format!("{word} has no {what}")) } else { Ok(placed(rest)) }
     };
     let alone = |part: Part| {
         if rest.is_empty() { Ok(part) } else { mistake(at, format!("{word} is followed by '{rest}'; valid: nothing")) }
@@ -135,11 +160,11 @@ fn command(line: &str, at: Place) -> Read<Part> {
             let Some((name, expression)) = rest.split_once(char::is_whitespace) else {
                 return mistake(at, "\\set has no variable and no expression");
             };
-            let rest = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-            if !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') || !name.chars().all(rest) {
+            let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
+            if !name.starts_with(is_first) || !name.chars().all(is_of_name) {
                 return mistake(at, format!("'{name}' is no name of a variable; valid: letters, digits and _"));
             }
-            Ok(Part::Set { name: name.to_lowercase(), expression: expression.trim().to_owned() })
+            Ok(Part::Set { name: name.to_lowercase(), expression: placed(expression.trim()) })
         }
         "\\if" => Ok(Part::If(needs("condition")?)),
         "\\elif" => Ok(Part::Elif(needs("condition")?)),
@@ -160,7 +185,7 @@ fn command(line: &str, at: Place) -> Read<Part> {
             if amount.is_empty() {
                 return mistake(at, "\\sleep has no time");
             }
-            Ok(Part::Sleep { amount: amount.to_owned(), unit })
+            Ok(Part::Sleep { amount: placed(amount), unit })
         }
         "\\gset" => mistake(at, "\\gset follows no statement"),
         _ => Err(Mistake { place: at, message: format!("unknown command '{word}'; valid: {COMMANDS}") }),
@@ -180,7 +205,8 @@ mod tests {
             variables: variables.map(str::to_owned),
         };
         assert_eq!(parts.len(), 6, "{parts:?}");
-        assert_eq!(parts[1].0, Part::Set { name: "x".into(), expression: "1".into() });
+        let one = Text { text: "1".into(), at: Place { line: 3, column: 8 } };
+        assert_eq!(parts[1].0, Part::Set { name: "x".into(), expression: one });
         assert_eq!(parts[2], (sql("select a\n from t", Some("p_")), Place { line: 4, column: 1 }));
         assert_eq!(parts[3], (sql("select ';', '''' from t", None), Place { line: 6, column: 1 }));
         assert_eq!(parts[4], (sql("select 1 ", Some("")), Place { line: 6, column: 25 }));
@@ -198,6 +224,7 @@ mod tests {
             ("\\endif 3", 1, "followed by '3'"),
             ("\\sleep 3 days", 1, "'days'; valid: us, ms, s"),
             ("\n\\gset", 2, "follows no statement"),
+            ("select 1 \\gset a b", 1, "followed by 'a b'"),
         ] {
             let error = split(script).expect_err(script);
             assert!(error.place.line == line && error.message.contains(part), "{script}: {error:?}");

@@ -223,7 +223,10 @@ impl Writer<'_> {
     }
 
     pub(super) fn access(&self, table: usize, selected: &Selected) -> Access {
+        let columns = self.columns_of(table, selected.by_index);
+        let first = columns.iter().position(|column| *column == self.tables[table].key[0]);
         Access {
+            first: first.and_then(|first| selected.key.get(first).copied()),
             table: table as u16,
             key: selected.key.clone(),
             by_index: selected.by_index.map(|index| index as u16),
@@ -242,6 +245,7 @@ impl Writer<'_> {
             known: false,
             known_first: false,
             reads: false,
+            remembers: false,
             line: self.at.line,
         }
     }

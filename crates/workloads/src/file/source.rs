@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::workload::ThinkTime;
+
 /// The largest file, in bytes.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
@@ -68,7 +70,48 @@ pub(super) struct TransactionSource {
     pub(super) weight: f64,
     #[serde(default)]
     pub(super) read_only: bool,
+    /// The time that a client thinks after it.
+    #[serde(default)]
+    pub(super) think: Option<Think>,
     pub(super) script: String,
+}
+
+/// A time between transactions: `exponential 2 ms`, or `constant 500 us`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Think(pub(super) ThinkTime);
+
+/// The longest mean time between transactions, in microseconds.
+const THINK_MAX_US: f64 = 1e9;
+
+impl TryFrom<String> for Think {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Think, String> {
+        let wrong = || {
+            format!(
+                "think is '{text}'; valid: exponential or constant, a number above 0 up to 1000 s, and us, ms or s, \
+                 as in 'exponential 2 ms'"
+            )
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [distribution, amount, unit] = words[..] else { return Err(wrong()) };
+        let unit = match unit {
+            "us" => 1.0,
+            "ms" => 1e3,
+            "s" => 1e6,
+            _ => return Err(wrong()),
+        };
+        let microseconds = amount.parse::<f64>().map_err(|_| wrong())? * unit;
+        if !(microseconds > 0.0 && microseconds <= THINK_MAX_US) {
+            return Err(wrong());
+        }
+        match distribution {
+            "constant" => Ok(Think(ThinkTime::Constant(microseconds))),
+            "exponential" => Ok(Think(ThinkTime::Exponential(microseconds))),
+            _ => Err(wrong()),
+        }
+    }
 }
 
 fn one() -> f64 {
@@ -115,7 +158,7 @@ impl Source {
     /// A sentence with the place of the first mistake.
     pub(super) fn read(text: &str) -> Result<Source, String> {
         if text.len() > BYTES_MAX {
-            return Err(format!("the file has {} bytes; valid: up to {BYTES_MAX}", text.len()));
+            return Err(format!("the file has more than {BYTES_MAX} bytes; valid: up to {BYTES_MAX}"));
         }
         let source: Source = toml::from_str(text).map_err(|error| {
             let place = error.span().map(|span| {

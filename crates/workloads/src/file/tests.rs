@@ -7,14 +7,15 @@ use contend_protocols::optimistic::silo::Silo;
 
 use super::{FileOptions, FileWorkload, WorkloadFile};
 use crate::run_for_tests::{check, clients, run, world};
-use crate::workload::{Declares, Workload};
+use crate::workload::{Declares, ThinkTime, Workload};
 
 pub(super) const SHOP: &str = include_str!("../../../../workloads/shop.toml");
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     ("shop.toml", SHOP),
     ("bank.toml", include_str!("../../../../workloads/bank.toml")),
     ("tpcb.toml", include_str!("../../../../workloads/tpcb.toml")),
     ("ycsb-a.toml", include_str!("../../../../workloads/ycsb-a.toml")),
+    ("tpcc.toml", include_str!("../../../../workloads/tpcc.toml")),
 ];
 
 pub(super) fn options(name: &str, text: &str) -> FileOptions {
@@ -158,6 +159,79 @@ fn statements_do_what_they_say() {
 }
 
 #[test]
+fn latest_rows_are_loaded_and_then_inserted_ones() {
+    let script = "\\set k latest(t, 0)\nupdate t set b = 1 where id = :k;\ninsert into t (id) values (unique());";
+    // The ten newest rows: after 50 inserts none of them was loaded, and none of them is missing.
+    let more = "\n[[invariant]]\nname = \"hit\"\nat_least = [\"select sum(b) from t\", \"20\"]\n";
+    let options = options("one.toml", &(with_script(script) + more));
+    assert!(FileWorkload::declares(&options).rows, "the age is drawn, and decides alone");
+    let checked = run::<Silo, FileWorkload>(&options, 1, 50).expect("rows that are not loaded are hit");
+    assert!(!checked.0.contains("warning"), "{}", checked.0);
+    // A transaction that cancels itself inserts nothing, so all keys stay loaded ones.
+    let cancelled = script.to_owned() + "\n\\if :client_id = 0\nrollback;\n\\endif";
+    let error = run::<Silo, FileWorkload>(&self::options("one.toml", &(with_script(&cancelled) + more)), 1, 50);
+    assert!(error.expect_err("nothing is committed").0.contains("'hit': 0"));
+}
+
+#[test]
+fn bytes_are_drawn_and_stored_like_texts() {
+    let file = |script: &str, fill: &str| {
+        format!(
+            "name = \"raw\"\nschema = '''\ncreate table t (id int primary key, r bytea(20), s BYTEA (3), v varchar(20), n int);\n\
+             '''\n[rows]\nt = 40\n[fill]\n{fill}\n[[transaction]]\nname = \"only\"\nscript = '''\n{script}\n'''\n"
+        )
+    };
+    // Bytes of the drawn length differ, and a text is one of the values.
+    let script = "select r from t where id = 1 \\gset a_\nselect r from t where id = 2 \\gset b_\n\
+        update t set n = (:a_r <> :b_r) where id = 0;\n\
+        update t set r = 'letters', s = random_bytes(2) where id = 1;\nselect r, s from t where id = 1 \\gset a_\n\
+        update t set n = (:a_r = 'letters') + (:a_s <> 'ab') where id = 3;\n\
+        insert into t values (99, random_bytes(7), (random_bytes()), 'x', 0);";
+    let more = "[[invariant]]\nname = \"n\"\nequal = [\"select sum(n) from t\", \"3\"]\n";
+    let options = options("raw.toml", &(file(script, "") + more));
+    run::<Silo, FileWorkload>(&options, 1, 1).unwrap_or_else(|error| panic!("{error}"));
+    for (script, fill, part) in [
+        ("update t set v = random_bytes(2) where id = 1;", "", "line 1, column 18: v is a text, and random_bytes"),
+        ("update t set n = random_bytes(2) where id = 1;", "", "random_bytes draws a text, and a number was expected"),
+        ("update t set r = 7 where id = 1;", "", "'7' is no text; valid: 'text'"),
+        ("update t set s = 'long' where id = 1;", "", "4 bytes, and there is room for 3"),
+        ("update t set r = random_bytes(1, 2) where id = 1;", "", "2 or more arguments"),
+        ("\\set x random_bytes(4)\nselect r from t where id = 1;", "", "drawn where it is stored"),
+        ("select r from t where id = 1;", "\"t.v\" = \"(random_bytes(4))\"", "v is a text, and random_bytes"),
+    ] {
+        let error = WorkloadFile::read("raw.toml", &file(script, fill)).expect_err(script);
+        assert!(error.contains(part), "{script}: {error}");
+    }
+}
+
+#[test]
+fn clients_think_after_transactions() {
+    let with = |think: &str| SHOP.replace("read_only = true", &format!("read_only = true\nthink = \"{think}\""));
+    let times = |think: &str| FileWorkload::think_times(&options("shop.toml", &with(think)));
+    assert_eq!(times("exponential 2 ms"), [None, Some(ThinkTime::Exponential(2000.0)), None]);
+    assert_eq!(times("constant 0.5 s")[1], Some(ThinkTime::Constant(5e5)));
+    assert_eq!(FileWorkload::think_times(&options("shop.toml", SHOP)), []);
+    for wrong in [
+        "",
+        "2 ms",
+        "exponential 2",
+        "exponential 0 ms",
+        "constant -1 s",
+        "constant inf s",
+        "normal 1 s",
+        "constant 2000 s",
+        "constant 1 h",
+        "constant 1 ms 2",
+    ] {
+        let error = WorkloadFile::read("shop.toml", &with(wrong)).expect_err(wrong);
+        assert!(
+            error.contains("line 53, column 9") && error.contains(&format!("think is '{wrong}'; valid: exp")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
     for (script, parts) in [
         (
@@ -173,9 +247,19 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("\\if 1\nselect a from t where id = 1;", &["\\if has no \\endif"]),
         ("\\endif\nselect a from t where id = 1;", &["\\endif is not inside"]),
         ("\\repeat 3\nselect a from t where id = 1;\n\\endif", &["line 3", "\\endif is not inside"]),
+        (
+            "\\repeat 3\n\\if 1\nselect a from t where id = 1;\n\\endrepeat",
+            &["line 4", "\\endrepeat is not inside", "before it, the \\if of line 2 needs its \\endif"],
+        ),
         ("\\set x 1 / 0\nselect a from t where id = 1;", &["division by 0"]),
         ("\\set x random(5, 1)\nselect a from t where id = 1;", &["from 5 to 1 is empty"]),
         ("\\set x zipf(10, 1.5)\nselect a from t where id = 1;", &["skew of zipf is 1.5", "random_zipfian"]),
+        ("\\set x latest(t, 1.5)\nselect a from t where id = 1;", &["skew of latest is 1.5", "random_zipfian"]),
+        (
+            "\\set x latest(u)\nselect a from t where id = 1;",
+            &["line 1, column 8", "u has no primary key of one column"],
+        ),
+        ("\\set x latest(v)\nselect a from t where id = 1;", &["unknown table 'v'; valid: t, u"]),
         ("\\set x random_zipfian(1, 9, 0.5)\nselect a from t where id = 1;", &["0.5", "1.001 or more"]),
         ("\\set x rnd(1)\nselect a from t where id = 1;", &["unknown function 'rnd'", "random_gaussian"]),
         ("\\set half 1\nselect a from t where id = 1;", &["can't be set"]),
@@ -280,6 +364,7 @@ fn what_is_known_beforehand_is_declared() {
     let declares = |name: &str, text: &str| FileWorkload::declares(&options(name, text));
     assert_eq!(declares("ycsb-a.toml", SHIPPED[3].1), Declares { rows: true, partitions: None });
     assert_eq!(declares("shop.toml", SHOP), Declares::default());
+    assert_eq!(declares("tpcc.toml", SHIPPED[4].1), Declares { rows: false, partitions: Some(1) });
     // A branch that depends on a row: both may run, and both rows are declared.
     let both = "select a from t where id = 1 \\gset\n\\if :a > 5\nupdate t set b = 1 where id = 2;\n\\else\nupdate t set b = 1 where id = 3;\n\\endif";
     assert!(declares("one.toml", &with_script(both)).rows);
@@ -293,8 +378,64 @@ fn what_is_known_beforehand_is_declared() {
             .map(|file| FileWorkload::declares(&file.options().expect("valid")).partitions)
     };
     assert_eq!(partitioned("select count(*) from u where x = 3;"), Ok(Some(4)));
+    // An index leads to a partition, if the condition gives its column.
+    assert_eq!(partitioned("select y from u where a = 5 and x = 3;"), Ok(Some(4)));
+    assert!(partitioned("select y from u where a = 5;").expect_err("in each").contains("the partition of u"));
     assert!(partitioned("update t set b = 1 where id = 2;").expect_err("not partitioned").contains("partition of t"));
     assert!(partitioned("select a from t where id = 1 \\gset\nselect a from u where x = :a and y = 1;").is_err());
+}
+
+#[test]
+fn invariants_compare_groups_of_rows() {
+    let rows = "insert into u values (1, 2, 50);\ninsert into u values (1, 3, 60);\ninsert into u values (2, 1, -7);";
+    let check = |first: &str, second: &str| after(rows, first, second);
+    let by_x = "select x, sum(a) from u group by x";
+    assert_eq!(check(by_x, by_x), Ok(()));
+    assert_eq!(
+        check("select x, count(*) from u group by x", "select x, max(y) - min(y) + 1 from u group by x"),
+        Ok(())
+    );
+    let error =
+        check(by_x, "select x, sum(case when a > 55 then a else 0 end) from u group by x").expect_err("50 less");
+    assert!(error.contains("group (1): 110 (select x, sum(a) from u group by x) differs from 60"), "{error}");
+    // A group that one side lacks is 0 there.
+    let error = check("select id, sum(a) from t group by id", by_x).expect_err("row 1 of t has 2");
+    assert!(error.contains("group (1): 2 ("), "{error}");
+    let negative =
+        check("select x, y, sum(y * 0) from u group by x, y", "select y, x, sum(a - a) from u group by y, x");
+    assert_eq!(negative, Ok(()));
+    assert_eq!(check("select sum(a * 2 + id) from t", "90 * 2 + 45"), Ok(()));
+    assert_eq!(check("select sum(case when a > 10 then 1 end) from t", "4"), Ok(()));
+    for (first, second, part) in [
+        (by_x, "5", "one side has 1 columns in its group by, and the other 0"),
+        ("select x, sum(a) from u", "1", "the columns of its group by"),
+        ("select sum(a) from u group by x", "1", "the columns of its group by"),
+        ("select x, y, sum(a) from u group by y, x", "1", "the columns of its group by"),
+        ("select z, sum(a) from u group by z", "1", "unknown column of u 'z'; valid: x, y, a"),
+        ("select x, sum(a) as s from u group by x", "1", "which has no name"),
+        ("select x, sum(b) from u group by x", "1", "unknown column of u 'b'"),
+        ("select s, count(*) from t group by s", "1", "s is a text"),
+        ("select sum(a + s) from t", "1", "s is a text"),
+        ("select sum(a, b) from t", "1", "valid: count(*), sum(VALUE)"),
+        ("select sum(a) from u where x = 1", "1", "whole table"),
+    ] {
+        let error = check(first, second).expect_err(first);
+        assert!(error.contains("invariant 'end'") && error.contains(part), "{first}: {error}");
+    }
+}
+
+#[test]
+fn rows_are_listed_by_their_keys_where_no_index_has_an_order() {
+    // The first 10,000 keys differ; then 500 more do, and 1,500 come again and are left out.
+    let text = "name = \"many\"\nschema = 'create table t (a int, b int, n int, primary key (a, b))'\n\
+                rows.t = 12000\n[fill]\n\"t.a\" = \":row % 10500 / 100\"\n\"t.b\" = \":row % 10500 % 100\"\n\
+                \"t.n\" = \"1\"\n[[transaction]]\nname = \"one\"\n\
+                script = 'update t set n = n + 1 where a = 3 and b = random(0, 99);'\n\
+                [[invariant]]\nname = \"each once\"\nequal = [\"select sum(n) - count(*) from t\", \"50\"]\n\
+                [[invariant]]\nname = \"all\"\nequal = [\"select count(*) from t\", \"10500\"]\n";
+    let options = options("many.toml", text);
+    assert!(WorkloadFile::describe(&options).expect("valid").contains("hash index"), "no order is needed");
+    run::<Silo, FileWorkload>(&options, 1, 50).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A wrong invariant is found, and says by how much.
