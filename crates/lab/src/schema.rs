@@ -76,6 +76,15 @@ pub fn check(what: &str, file: &Value, current: Version) -> Result<Option<String
     }
 }
 
+/// Whether a text of this JSON has control characters, which a terminal takes as commands, either
+/// as they are or escaped. No run writes any.
+pub fn has_control_characters(json: &str) -> bool {
+    let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
+    let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
+    let mut escaped = escaped.filter_map(|digits| u32::from_str_radix(digits, 16).ok());
+    json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

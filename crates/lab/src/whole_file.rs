@@ -28,12 +28,12 @@ pub fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result
 /// Reads a file that may come from a stranger, and be endless.
 ///
 /// # Errors
-/// The file can't be read, or is longer than `bytes_max`.
-pub fn read_bounded(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+/// The file can't be read, or is longer than `bytes_max`; `what` names the kind of file.
+pub fn read_bounded(path: &Path, bytes_max: u64, what: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
-        return Err(std::io::Error::other(format!("such a file has at most {} MiB", bytes_max >> 20)));
+        return Err(std::io::Error::other(format!("{what} has at most {} MiB", bytes_max >> 20)));
     }
     Ok(bytes)
 }
@@ -51,6 +51,8 @@ mod tests {
         assert_eq!((error.to_string().as_str(), fs::read(&path).expect("there").as_slice()), ("full", &b"old"[..]));
         assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 1, "half a file is no file");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o600, 0o600);
-        assert!(read_bounded(&path, 2).is_err() && read_bounded(Path::new("/dev/zero"), 2).is_err());
+        assert!(
+            read_bounded(&path, 2, "a file").is_err() && read_bounded(Path::new("/dev/zero"), 2, "a file").is_err()
+        );
     }
 }

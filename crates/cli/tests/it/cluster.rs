@@ -273,6 +273,24 @@ fn folders_that_do_not_go_together_are_not_merged() {
     }
 }
 
+/// A terminal takes control characters as commands, so a point from a stranger must have none.
+#[test]
+fn a_reason_can_not_command_the_terminal() {
+    let folder = folder();
+    let run = |arguments: &[&str]| contend(folder.path(), arguments);
+    assert_eq!(run(&["sweep", "experiments/tiny.toml", "--out", "out"]).status.code(), Some(1));
+    let name = points(&folder.path().join("out")).remove(0);
+    let path = folder.path().join("out/points").join(&name);
+    let good = std::fs::read_to_string(&path).expect("a point");
+    let mut value: serde_json::Value = serde_json::from_str(&good).expect("JSON");
+    value["outcome"] = serde_json::json!({ "failed": "\u{1b}[2J" });
+    std::fs::write(&path, value.to_string()).expect("written");
+    let output = run(&["sweep", "status", "out"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains(&name) && stderr.contains("control characters") && !stderr.contains('\u{1b}'), "{stderr}");
+}
+
 #[test]
 fn parts_that_do_not_exist_are_refused() {
     for shard in ["0/4", "5/4", "a/b", "1", "/"] {

@@ -351,7 +351,7 @@ impl Experiment {
             let path = folder.join(&name);
             // Any other name may be a misspelled one of the list, and is refused as such.
             if name.contains(['/', '.']) || path.is_file() {
-                let text = read_bounded(&path, WORKLOAD_BYTES_MAX)
+                let text = read_bounded(&path, WORKLOAD_BYTES_MAX, "a workload file")
                     .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
                     .map_err(|error| format!("the workload file {} can't be read: {error}", path.display()))?;
                 texts.insert(name, text);

@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
     if is_there(to).is_some_and(|to| Some(to) == is_there(from)) {
         return Ok(());
     }
-    let bytes = read_bounded(from, super::store::POINT_BYTES_MAX).map_err(|error| at(to, error))?;
+    let bytes = read_bounded(from, super::store::POINT_BYTES_MAX, "a point").map_err(|error| at(to, error))?;
     if let Some(folder) = to.parent() {
         std::fs::create_dir_all(folder).map_err(|error| at(to, error))?;
     }

@@ -63,6 +63,9 @@ impl PointFile {
     fn read(hash: &str, text: &str) -> Result<(PointFile, Option<String>), Unreadable> {
         let damaged = |error: serde_json::Error| Unreadable::Damaged(error.to_string());
         let value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
+        if schema::has_control_characters(text) {
+            return Err(Unreadable::Refused("a text in it has control characters".into()));
+        }
         let note = schema::check("a point", &value, POINT_SCHEMA).map_err(Unreadable::Refused)?;
         let point: PointFile = serde_json::from_value(value).map_err(damaged)?;
         if point.decided_by.hash() != hash {
@@ -138,7 +141,7 @@ impl Store {
         for path in files_in(&store.folder)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some(hash) = name.strip_suffix(".json").filter(|hash| is_hash(hash)) else { continue };
-            let text = read_bounded(&path, POINT_BYTES_MAX);
+            let text = read_bounded(&path, POINT_BYTES_MAX, "a point");
             let text = text.map_err(|error| RunError::Io(format!("can't read {}: {error}", path.display())))?;
             match PointFile::read(hash, &String::from_utf8_lossy(&text)) {
                 Ok((point, note)) => {
