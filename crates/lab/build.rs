@@ -1,11 +1,17 @@
 //! Tells the lab from what it is built: the commit, whether the sources are those of the commit,
 //! and the compiler.
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let git = |arguments: &[&str]| output(Command::new("git").args(arguments));
+    // A package from a registry may lie in a repository that has nothing to do with it.
+    let is_packaged = Path::new(".cargo_vcs_info.json").exists();
+    let git = |arguments: &[&str]| match is_packaged {
+        true => None,
+        false => output(Command::new("git").args(arguments)),
+    };
     if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }

@@ -85,7 +85,12 @@ pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
             path.display()
         )));
     }
-    ResultFile::from_json(&text).map_err(|error| UserError::refused(format!("{}: {error}", path.display())))
+    let (result, note) =
+        ResultFile::with_note(&text).map_err(|error| UserError::refused(format!("{}: {error}", path.display())))?;
+    if let Some(note) = note {
+        show::complain(&format!("note: {}: {note}", path.display()));
+    }
+    Ok(result)
 }
 
 /// Returns the text of a file that may come from a stranger.

@@ -7,11 +7,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// The version of a schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The version of a schema. In a file it is a text; former result files have MAJOR alone, as a
+/// number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Version {
     /// Rises when a field changes its meaning.
     pub major: u32,
@@ -38,6 +41,16 @@ impl FromStr for Version {
     }
 }
 
+impl Version {
+    /// Returns the version that a field of a file has.
+    fn of(field: &Value) -> Option<Version> {
+        match field {
+            Value::String(text) => text.parse().ok(),
+            _ => Some(Version { major: u32::try_from(field.as_u64()?).ok()?, minor: 0 }),
+        }
+    }
+}
+
 impl Serialize for Version {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -46,18 +59,19 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Version, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|()| serde::de::Error::custom(format!("'{text}' is no version; valid: MAJOR.MINOR")))
+        let value = Value::deserialize(deserializer)?;
+        Version::of(&value)
+            .ok_or_else(|| serde::de::Error::custom(format!("{value} is no version; valid: MAJOR.MINOR")))
     }
 }
 
-/// Checks the field `schema_version` of a file, which has the text of a [`Version`]. `what` names
+/// Checks the field `schema_version` of a file, which is a [`Version`]. `what` names
 /// the kind of file. Returns a note for the user if the file has a newer MINOR.
 ///
 /// # Errors
 /// The file has no version, or one that can't be read; the message names both versions.
 pub fn check(what: &str, file: &Value, current: Version) -> Result<Option<String>, String> {
-    let found = file.get("schema_version").and_then(Value::as_str).and_then(|text| text.parse::<Version>().ok());
+    let found = file.get("schema_version").and_then(Version::of);
     let oldest = current.major.saturating_sub(1).max(1);
     match found {
         None => Err(format!("it has no schema_version of the form MAJOR.MINOR, as {what} has")),
@@ -105,6 +119,8 @@ mod tests {
         for wrong in ["", "3", "3.", ".3", "+3.1", "3.1.1", "3.99999999999"] {
             assert!(of(wrong.into()).expect_err("no version").contains("MAJOR.MINOR"), "{wrong}");
         }
-        assert!(of(3.into()).is_err() && check("a result", &Value::Null, CURRENT).is_err());
+        assert_eq!(of(2.into()), Ok(None), "a former file has a number");
+        assert!(of(4.into()).is_err() && of(Value::from(3.1)).is_err() && of(Value::Null).is_err());
+        assert!(check("a result", &Value::Null, CURRENT).is_err());
     }
 }
