@@ -10,7 +10,8 @@
 //! | `saturate` | the highest rate of arrivals |
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
-//! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `sweep`, `check`, `list`, ... |
+//! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `check`, `list`, ... |
+//! | `sweep` | `sweep` with its parts, and `plot` |
 //! | `workload` | workload files: `workload check`, `workload import` |
 //! | `values` | the values that flags take |
 
@@ -23,6 +24,7 @@ mod results;
 mod saturate;
 mod scripts;
 mod setup;
+mod sweep;
 mod values;
 mod workload;
 
@@ -34,9 +36,10 @@ pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
 pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,
-    OnOff, PlotArgs, RecoverArgs, ReportArgs, SweepArgs, What,
+    OnOff, RecoverArgs, ReportArgs, What,
 };
 pub(crate) use saturate::SaturateArgs;
+pub(crate) use sweep::{MergeArgs, PlotArgs, StatusArgs, SweepArgs, SweepCommand};
 pub(crate) use workload::{ImportCommand, WorkloadArgs, WorkloadCommand, config_of};
 
 /// Which concurrency-control protocol suits a workload on this machine, and does it keep its
@@ -98,8 +101,12 @@ pub(crate) enum Command {
     /// Run experiments from files: measure every point that is missing, draw the figures, and judge
     /// each assertion.
     ///
-    /// The exit status is 1 if an assertion fails that --allow does not name, or if an assertion
-    /// can't be evaluated.
+    /// A point is a file, named by the hash of what decides it. So a sweep goes on where it was
+    /// stopped, and --shard, --point and `sweep merge` divide it among machines. docs/clusters.md
+    /// has recipes.
+    ///
+    /// The exit status is 1 if an assertion fails that --allow does not name, if an assertion can't
+    /// be evaluated, or if a point failed.
     Sweep(SweepArgs),
     /// Draw the figures of a sweep again, and judge its assertions, without running anything.
     ///

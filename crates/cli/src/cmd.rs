@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod analyse;
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod crash;
 pub(crate) mod determinism;

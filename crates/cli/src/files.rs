@@ -3,12 +3,14 @@
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use contend_lab::ResultFile;
+use contend_lab::schema::has_control_characters;
+use contend_lab::whole_file::{read_bounded, replace};
 
 use crate::{UserError, show};
 
@@ -60,18 +62,7 @@ impl Target {
             let mut file = std::io::BufWriter::new(OpenOptions::new().write(true).open(&self.0).map_err(error)?);
             return fill(&mut file).and_then(|()| file.flush()).map_err(error);
         }
-        let mut name = self.0.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = self.0.with_file_name(name);
-        let written = fs::File::create(&part).and_then(|file| {
-            let mut file = std::io::BufWriter::new(file);
-            fill(&mut file)?;
-            file.flush()
-        });
-        written.and_then(|()| fs::rename(&part, &self.0)).map_err(|failure| {
-            let _ = fs::remove_file(&part);
-            error(failure)
-        })
+        replace(&self.0, fill).map_err(error)
     }
 
     /// Writes the file with this text, as [`write`](Target::write) does.
@@ -94,16 +85,12 @@ pub(crate) fn read_result(path: &Path) -> Result<ResultFile, UserError> {
             path.display()
         )));
     }
-    ResultFile::from_json(&text).map_err(|error| UserError::refused(format!("{}: {error}", path.display())))
-}
-
-/// Whether a text of this JSON has control characters, which a terminal takes as commands, either
-/// as they are or escaped. No run writes any.
-fn has_control_characters(json: &str) -> bool {
-    let is_command = |number: u32| char::from_u32(number).is_some_and(|c| c.is_control() && !c.is_whitespace());
-    let escaped = json.match_indices("\\u").filter_map(|(at, part)| json.get(at + part.len()..at + part.len() + 4));
-    let mut escaped = escaped.filter_map(|digits| u32::from_str_radix(digits, 16).ok());
-    json.chars().any(|c| is_command(u32::from(c))) || escaped.any(is_command)
+    let (result, note) =
+        ResultFile::with_note(&text).map_err(|error| UserError::refused(format!("{}: {error}", path.display())))?;
+    if let Some(note) = note {
+        show::complain(&format!("note: {}: {note}", path.display()));
+    }
+    Ok(result)
 }
 
 /// Returns the text of a file that may come from a stranger.
@@ -112,13 +99,8 @@ fn has_control_characters(json: &str) -> bool {
 /// The file can't be read, or is longer than `bytes_max`, as an endless device is. `what` names the
 /// kind of file in that message.
 pub(crate) fn read_text(path: &Path, bytes_max: u64, what: &str) -> Result<String, String> {
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(bytes_max + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > bytes_max {
-        return Err(format!("{what} has at most {} MiB", bytes_max >> 20));
-    }
-    Ok(text)
+    let bytes = read_bounded(path, bytes_max, what).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".into())
 }
 
 /// Returns the path of the result's file, if `path` is that file or the folder of its run.

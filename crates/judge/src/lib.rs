@@ -13,13 +13,14 @@ mod recording;
 
 use contend_engine::Isolation;
 use contend_history::{Anomaly, check, replay_to};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use quick_proof::QuickProof;
 pub use recording::{Recorded, recorded, recorded_with_keys};
 
 /// The verdict on a history.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verification {
     /// Whether the protocol kept its promise.
     pub passed: bool,
@@ -40,7 +41,7 @@ pub struct Verification {
 }
 
 /// A dependency between two transactions of a cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CycleEdge {
     /// The transaction that comes first.
     pub from: u64,

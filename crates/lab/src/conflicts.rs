@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use contend_engine::NamedConflicts;
 use contend_runner::session::{Session, Tally};
 use contend_runner::units::show_percent;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::by_reason;
@@ -22,7 +23,7 @@ const LETTERS: usize = 32;
 const NO_PLACE: &str = "no place";
 
 /// Where aborts came from. Shares are parts of all aborts by conflicts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConflictMapResult {
     /// The aborts by place and type of transaction, the most frequent first. They sum up to all
     /// aborts by conflicts.
@@ -32,7 +33,7 @@ pub struct ConflictMapResult {
 }
 
 /// The aborts of a type of transaction at one place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceResult {
     /// The table. `None` for aborts whose place is not known.
     pub table: Option<String>,
@@ -50,7 +51,7 @@ pub struct PlaceResult {
 }
 
 /// The keys of a table with the most aborts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeysResult {
     /// The table.
     pub table: String,
@@ -61,7 +62,7 @@ pub struct KeysResult {
 }
 
 /// A key with many aborts. Keys are counted by a sketch, so the count has bounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotKeyResult {
     /// The key.
     pub key: String,

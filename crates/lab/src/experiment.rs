@@ -5,15 +5,23 @@
 //! | --- | --- |
 //! | `file` | the format, and the points that a file asks for |
 //! | `assertion` | trends as expressions over the points |
-//! | `sweep` | runs the points that are not there yet, and keeps them |
+//! | `key` | what decides a point, and the hash of it |
+//! | `store` | the points of a folder, a file for each |
+//! | `tasks` | the points to measure, and the shards of a sweep |
+//! | `sweep` | measures the points that are not there yet, and keeps them |
+//! | `merge` | the points of several folders in one |
 //! | `plot` | the figure |
 //! | `page` | the page |
 
 mod assertion;
 mod file;
+mod key;
+mod merge;
 mod page;
 mod plot;
+mod store;
 mod sweep;
+mod tasks;
 
 use std::collections::BTreeMap;
 
@@ -23,9 +31,13 @@ use crate::result::{Breakdown, Spread};
 
 pub use assertion::{COMMITS_MIN, Judgement, Verdict, judge};
 pub use file::{Assertion, Experiment, Point, PointWork, Published, SEEDS_MAX};
+pub use key::{Fingerprint, POINT_VERSION, PointKey, is_hash};
+pub use merge::merge;
 pub use page::{index, page, verdict_table, wrapped};
 pub use plot::{Figure, drawn, published};
-pub use sweep::{Folder, Swept, kept, sweep};
+pub use store::{Machines, POINT_SCHEMA, PointFile, PointOutcome, Store};
+pub use sweep::{Manner, is_missing, sweep};
+pub use tasks::{FailedPoint, Progress, SHARDS_MAX, Shard, Task, tasks};
 
 /// A value on the x-axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +49,12 @@ pub enum X {
     Number(f64),
     /// A name.
     Text(String),
+}
+
+impl Default for X {
+    fn default() -> Self {
+        X::Whole(0)
+    }
 }
 
 impl X {
@@ -60,14 +78,19 @@ impl std::fmt::Display for X {
     }
 }
 
-/// The measurement of one point.
+/// The measurement of one point. Several experiments may share it, so its file has neither the
+/// curve nor the place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The curve.
+    #[serde(skip)]
     pub series: String,
     /// The place on the x-axis.
+    #[serde(skip)]
     pub x: X,
+    /// The machine, if the figures depend on it.
+    #[serde(skip)]
+    pub machine: Option<Fingerprint>,
     /// Committed transactions, or operations, per second.
     pub throughput: Spread,
     /// The fraction of all tries that a conflict aborted.
@@ -87,16 +110,11 @@ pub struct Measurement {
     pub host_seconds: f64,
     /// The verdict of the verification pass, if there was one.
     pub verified: Option<String>,
-    /// The seed. `None` for points of this machine, and for points that were measured before
-    /// experiments had several seeds.
-    #[serde(default)]
+    /// The seed. `None` for points of this machine.
     pub seed: Option<u64>,
-    /// Commits in all windows, over all seeds. `None` for operations other than transactions, and
-    /// for old points.
-    #[serde(default)]
+    /// Commits in all windows, over all seeds. `None` for operations other than transactions.
     pub commits: Option<u64>,
     /// The throughput of a single commit in all windows together.
-    #[serde(default)]
     pub throughput_of_one: f64,
     /// The same point from each seed, if there are several. Then the throughput has the median, the
     /// smallest and the largest of theirs.
@@ -108,6 +126,28 @@ pub struct Measurement {
 pub type Curves = BTreeMap<String, Vec<Measurement>>;
 
 impl Measurement {
+    /// Returns a measurement of this throughput, without a place and without further figures.
+    fn of(throughput: Spread) -> Measurement {
+        Measurement {
+            series: String::new(),
+            x: X::default(),
+            machine: None,
+            throughput,
+            abort_rate: 0.0,
+            latency_ns_p50: 0,
+            latency_ns_p99: 0,
+            last_level_misses: None,
+            breakdown: None,
+            accesses: 0,
+            host_seconds: 0.0,
+            verified: None,
+            seed: None,
+            commits: None,
+            throughput_of_one: 0.0,
+            seeds: Vec::new(),
+        }
+    }
+
     /// Merges the same point from several seeds: adds up counts, and takes the medians of all other
     /// figures.
     fn merged(seeds: Vec<Measurement>) -> Option<Measurement> {
@@ -134,6 +174,7 @@ impl Measurement {
             breakdown: first.breakdown.clone(),
             series: first.series.clone(),
             x: first.x.clone(),
+            machine: first.machine.clone(),
             verified: first.verified.clone(),
             seeds,
         })

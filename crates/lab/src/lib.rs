@@ -12,7 +12,7 @@ pub mod advise;
 pub mod compare;
 pub mod conflicts;
 pub mod diff;
-mod environment;
+pub mod environment;
 pub mod experiment;
 pub mod memory_limit;
 pub mod microbench;
@@ -22,7 +22,9 @@ pub mod report;
 pub mod result;
 pub mod samples;
 pub mod saturate;
+pub mod schema;
 pub mod tables;
+pub mod whole_file;
 
 pub use compare::{Outcome, compare, record};
 pub use result::{ProtocolResult, ResultFile};

@@ -55,6 +55,9 @@ pub struct MicrobenchResult {
     /// The last-level miss ratio, on a simulated chip only: the fraction of the requests beyond the
     /// private caches that memory or another socket answered.
     pub last_level_misses: Option<f64>,
+    /// A hash over every access of the simulation, in hexadecimal, on a simulated chip only.
+    #[serde(default)]
+    pub trace_hash: Option<String>,
 }
 
 /// Instructions around an operation: a call, a loop, a count.
@@ -98,6 +101,11 @@ impl MicrobenchPlan {
     /// Returns the microbenchmark.
     pub fn micro(&self) -> Microbench {
         self.micro
+    }
+
+    /// Returns the simulated chip; `None` is this machine.
+    pub fn chip(&self) -> Option<&ChipConfig> {
+        self.chip.as_ref()
     }
 
     /// Returns the configuration.
@@ -239,7 +247,7 @@ fn on_host(
         }
     }
     let per_second = Spread::of(rates).expect("a window or more");
-    Ok(MicrobenchResult { per_second, last_level_misses: None })
+    Ok(MicrobenchResult { per_second, last_level_misses: None, trace_hash: None })
 }
 
 fn on_chip(
@@ -281,6 +289,7 @@ fn on_chip(
     Ok(MicrobenchResult {
         per_second: Spread::of(rates).expect("a window or more"),
         last_level_misses: chip.take_statistics().last_level_miss_ratio(),
+        trace_hash: Some(format!("{:016x}", chip.trace_hash())),
     })
 }
 

@@ -4,6 +4,7 @@ use contend_runner::Arrivals;
 use contend_runner::session::{ArrivalCount, IntervalResult, Tally};
 use contend_runner::units::{show_latency, show_ns, show_percent, show_rate};
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Bucket, Measured, ProtocolResult, ResultFile};
@@ -15,7 +16,7 @@ const UNDONE: f64 = 0.01;
 const FEW: u64 = 1000;
 
 /// The figures of an entry in an open loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenLoop {
     /// Transactions whose start was due in the windows.
     pub offered: u64,
@@ -45,7 +46,7 @@ pub struct OpenLoop {
 }
 
 /// Times of transactions, in nanoseconds. All of them are 0 if there was none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Latencies {
     /// The mean.
     pub mean_ns: f64,
@@ -80,7 +81,7 @@ impl Latencies {
 }
 
 /// The starts and the response times of a window in an open loop.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowArrivals {
     /// Transactions whose start was due.
     pub offered: u64,

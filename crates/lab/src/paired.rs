@@ -25,6 +25,7 @@
 //! **Many looks.** The rounds end early once the question is answered. All looks at the data before
 //! the last share a fifth of the error; each has an equal part of it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use contend_model::random::SplitMix64;
@@ -38,7 +39,7 @@ const EARLY: f64 = 0.2;
 const BLOCKS_MAX: usize = 100;
 
 /// The ratio of one entry's rates to another's, in the same rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The ratio: the exponential of the median over the means of all pairs of rounds, of
     /// logarithms.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use contend_sim::Statistics;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use contend_judge::{CycleEdge, Verification};
 use contend_runner::names::{entry_name, named_settings};
@@ -14,9 +16,13 @@ use contend_runner::{RunConfig, RunError};
 pub use crate::conflicts::{ConflictMapResult, HotKeyResult, KeysResult, PlaceResult};
 pub use crate::open_loop::{Latencies, OpenLoop, WindowArrivals};
 pub use crate::paired::Ratio;
+use crate::schema::{self, Version};
 
-/// The version of this schema. It rises when a field changes its meaning.
-pub const SCHEMA_VERSION: u32 = 4;
+/// The version of this schema. [`crate::schema`] says when it rises.
+pub const SCHEMA_VERSION: Version = Version { major: 5, minor: 0 };
+
+/// The most fields of a newer file that a note names.
+const UNKNOWN_MAX: usize = 20;
 
 /// The columns of [`ResultFile::to_csv`], by the names of the result file's fields.
 pub const CSV_COLUMNS: [&str; 22] = [
@@ -45,10 +51,10 @@ pub const CSV_COLUMNS: [&str; 22] = [
 ];
 
 /// A result file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultFile {
     /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
+    pub schema_version: Version,
     /// Whether the run was stopped before its end.
     pub partial: bool,
     /// Whether that was because memory was nearly used up.
@@ -76,7 +82,7 @@ pub struct ResultFile {
 }
 
 /// How the entries of a comparison were told apart: by their ratios in each round.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The entry with which all others are compared: the fastest of those that promise an isolation
     /// level.
@@ -106,7 +112,7 @@ impl Comparison {
 }
 
 /// The machine and the build of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Contend's version.
     pub version: String,
@@ -137,7 +143,7 @@ pub struct Environment {
 }
 
 /// The result of one protocol. A protocol that failed a check has no figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProtocolResult {
     /// The protocol, with the options that were set for this entry only.
     pub protocol: String,
@@ -162,7 +168,7 @@ impl ProtocolResult {
 }
 
 /// The figures of one protocol.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Committed transactions per second, over the windows.
     pub throughput_tps: Spread,
@@ -243,7 +249,7 @@ pub struct Measured {
 
 /// What the machine's memory allows for the lines that a transaction must touch; see
 /// [`crate::memory_limit`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLimit {
     /// The lines that a transaction touches, counted on a simulated core.
     pub lines_per_transaction: f64,
@@ -320,7 +326,7 @@ fn distribution(times: &[Bucket]) -> String {
 
 /// The figures of one type of transaction. Latencies are in nanoseconds; one transaction in 16 is
 /// timed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindResult {
     /// The type.
     pub kind: String,
@@ -357,7 +363,7 @@ pub struct KindResult {
 }
 
 /// The figures of a log in the measured windows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogResult {
     /// Bytes written to the log per committed transaction.
     pub bytes_per_commit: f64,
@@ -371,7 +377,7 @@ pub struct LogResult {
 }
 
 /// Counts of old versions, from loading to the end of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Versions {
     /// Old versions that existed at the end.
     pub alive: u64,
@@ -395,7 +401,7 @@ pub struct Versions {
 /// The six categories are those of DBx1000 (Yu et al., VLDB 2014, section 3.2). `abort` is the time
 /// of tries that did not commit, and the time between such a try and the next. The others are times
 /// of tries that committed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Breakdown {
     /// The transactions' own logic, and the copying of rows.
     pub useful: f64,
@@ -432,7 +438,7 @@ impl Breakdown {
 }
 
 /// The figures of a simulated chip in all windows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulationResult {
     /// Accesses, by the level that answered them.
     #[serde(flatten)]
@@ -447,7 +453,7 @@ pub struct SimulationResult {
 }
 
 /// One measuring window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// The number of the round, from 1. In a round the protocols are measured one after the other,
     /// a window each.
@@ -479,7 +485,7 @@ pub struct Window {
 }
 
 /// The result of a workload's own check.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Whether it passed: nothing was wrong, or nothing was promised.
     pub passed: bool,
@@ -505,16 +511,39 @@ impl ResultFile {
     /// # Errors
     /// The text is no result file; the message says where.
     pub fn from_json(text: &str) -> Result<ResultFile, RunError> {
-        let mut file: ResultFile =
-            serde_json::from_str(text).map_err(|error| RunError::BadInput(format!("not a result file: {error}")))?;
-        if file.schema_version != SCHEMA_VERSION {
-            return Err(RunError::BadInput(format!(
-                "a result file of schema version {}; this program reads version {SCHEMA_VERSION}",
-                file.schema_version
-            )));
+        Self::with_note(text).map(|(file, _)| file)
+    }
+
+    /// Returns the result of a file's text, and what a user should know about the file: that it is
+    /// newer than this program, and which fields were left out.
+    ///
+    /// # Errors
+    /// As [`from_json`](ResultFile::from_json).
+    pub fn with_note(text: &str) -> Result<(ResultFile, Option<String>), RunError> {
+        let bad = |why: String| RunError::BadInput(format!("not a result file: {why}"));
+        let value: Value = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
+        let note = schema::check("a result", &value, SCHEMA_VERSION).map_err(bad)?;
+        let mut unknown = Vec::new();
+        let file = serde_ignored::deserialize(value, |path| unknown.push(path.to_string()));
+        let mut file: ResultFile = file.map_err(|error: serde_json::Error| bad(error.to_string()))?;
+        match &note {
+            // A setting that this program does not know may be misspelled by a person.
+            None => {
+                if let Some(path) = unknown.iter().find(|path| path.starts_with("config.")) {
+                    return Err(bad(format!("unknown field {path}")));
+                }
+            }
+            Some(_) => unknown.truncate(UNKNOWN_MAX),
         }
         file.use_todays_names()?;
-        Ok(file)
+        let left_out = if unknown.is_empty() { String::new() } else { format!(": {}", unknown.join(", ")) };
+        Ok((file, note.map(|note| format!("{note}{left_out}"))))
+    }
+
+    /// Returns the JSON schema of a result file, as docs/result.schema.json has it.
+    pub fn json_schema() -> String {
+        let schema = schemars::schema_for!(ResultFile);
+        serde_json::to_string_pretty(&schema).expect("plain data") + "\n"
     }
 
     /// Gives the protocols and options of an old result their current names.

@@ -8,14 +8,14 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
 use crate::units::{parse_time, show_given};
 
 /// How transactions arrive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arrivals {
     /// The rate of arrivals at some moments of the measurement, as pairs of a time in seconds and a
     /// rate per second. The rate is linear between two moments, and constant before the first and
@@ -33,7 +33,7 @@ pub struct Arrivals {
 pub type Moments = Vec<(f64, f64)>;
 
 /// The distribution of the gaps between arrivals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalProcess {
     /// Exponential gaps, as of many clients that know nothing of each other.

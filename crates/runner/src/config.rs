@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use contend_engine::IndexKind;
 use contend_machine::available_cores;
 use contend_sim::{ChipOptions, Preset};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::arrivals::Arrivals;
@@ -15,8 +16,7 @@ use crate::names::{options, unknown};
 use crate::units::show_given;
 
 /// A complete run. The same configuration on the same machine gives the same run again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunConfig {
     /// The name of a workload or preset, or the path of a workload file.
     pub workload: String,

@@ -1,9 +1,10 @@
 //! Median, minimum and maximum.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The spread of a figure over several windows.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,

@@ -42,6 +42,7 @@ mod wheel;
 use contend_machine::{Cycles, Machine, Native, Phase, PhaseTimes};
 use contend_model::random::{GOLDEN_GAMMA, Xorshift64};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, Handle, suspend};
@@ -80,7 +81,7 @@ impl Default for ChipOptions {
 }
 
 /// What happened on a chip since the last [`Chip::take_statistics`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Statistics {
     /// Accesses to shared memory, by line.
     pub accesses: u64,

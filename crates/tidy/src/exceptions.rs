@@ -8,7 +8,7 @@ pub const ATOMICS: [(&str, &str); 19] = [
     ("crates/model/src/table.rs", "numbers stores"),
     ("crates/engine/src/layout.rs", "counts for a debug assertion, and notes that memory is used again"),
     ("crates/engine/src/in_force.rs", "counts changes of declarations, before which running transactions end"),
-    ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep"),
+    ("crates/lab/src/experiment/sweep.rs", "hands points to the threads of a sweep, and counts"),
     ("crates/log/src/emulated.rs", "the state of a device that is emulated, outside of simulated memory"),
     ("crates/log/src/log.rs", "what the threads of the host tell each other: workers, flusher, service"),
     ("crates/log/src/log/buffer.rs", "the same"),

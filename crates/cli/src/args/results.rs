@@ -52,37 +52,6 @@ pub(crate) struct ManArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SweepArgs {
-    /// Experiments, see the folder experiments/
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The folder for points and pages, with a folder for each experiment; points that are there
-    /// are not measured again
-    #[arg(long, value_name = "DIR", default_value = "sweep")]
-    pub(crate) out: PathBuf,
-    /// Seeds of every simulated point, 1 to 100; the folder's points are kept, and missing seeds
-    /// are added [default: the number in the experiment, or 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seeds: Option<usize>,
-    /// Simulated points that run at once [default: the cores of this machine]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    pub(crate) jobs: Option<usize>,
-    /// A file of assertions that are known to fail, an id a line: they don't make the exit status 1
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PlotArgs {
-    /// The folder of a sweep (its --out)
-    #[arg(value_name = "RESULTS")]
-    pub(crate) results: PathBuf,
-    /// A file of assertions that are known to fail, an id a line: they don't make the exit status 1
-    #[arg(long, value_name = "FILE")]
-    pub(crate) allow: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct AnalyseArgs {
     /// Applications: TOML files that declare tables and transactions, workload files, or workloads
     /// that declare their pieces

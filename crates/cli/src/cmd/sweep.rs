@@ -3,33 +3,73 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use contend_lab::environment::Origin;
 use contend_lab::experiment::{
-    Curves, Experiment, Folder, Judgement, SEEDS_MAX, Swept, Verdict, drawn, index, judge, kept, page, published,
-    sweep as run, verdict_table,
+    Curves, Experiment, Judgement, Machines, Manner, Measurement, Progress, SEEDS_MAX, Store, Verdict, drawn, index,
+    is_hash, judge, page, published, sweep as run, tasks, verdict_table,
 };
 use contend_machine::available_cores;
 
-use crate::args::{PlotArgs, SweepArgs};
+use super::cluster::{self, complain_of, keep_experiment, points};
+use crate::args::{PlotArgs, SweepArgs, SweepCommand};
 use crate::files::{Target, folder, read_text};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 /// The name of the copy of the experiment's file that `plot` reads: the file as it was when the
 /// points were measured.
-const EXPERIMENT: &str = "experiment.toml";
+pub(crate) const EXPERIMENT: &str = "experiment.toml";
 
 pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
+    match &args.command {
+        Some(SweepCommand::Merge(args)) => return cluster::merge(args),
+        Some(SweepCommand::Status(args)) => return cluster::status(args),
+        None => {}
+    }
     let jobs = args.jobs.unwrap_or_else(|| available_cores().len());
     if !(1..=1024).contains(&jobs) {
         return Err(UserError::refused(format!("jobs is {jobs}; valid: 1 to 1024")));
     }
-    if let Some(seeds) = args.seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
-        return Err(UserError::refused(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
+    check_seeds(args.seeds)?;
+    if let Some(hash) = args.point.as_deref().filter(|hash| !is_hash(hash)) {
+        return Err(UserError::refused(format!("point is '{hash}'; valid: a hash of 32 digits that --list prints")));
     }
     let allowed = Allowed::read(args.allow.as_deref())?;
-    // Every file is read before the first point is measured, so that bad input is told at once.
+    let experiments = read_all(&args.files, args.seeds)?;
+    let all = tasks(experiments.iter().map(|(experiment, _)| experiment), args.seeds)?;
+    let origin = Origin { command: std::env::args().collect(), is_anonymous: args.anonymous };
+    let machines = if args.mixed { Machines::Mixed } else { Machines::Here };
+    let manner = Manner { jobs, retry_failed: args.retry_failed, machines, origin };
+    let part = match (&args.point, args.shard) {
+        (Some(hash), _) => Some((format!("point {hash}"), cluster::only(hash, all)?)),
+        (None, Some(shard)) => Some((format!("shard {shard}"), shard.of(all))),
+        (None, None) if args.list => Some((String::new(), all)),
+        (None, None) => None,
+    };
+    let mut store = points(&args.out)?;
+    match part {
+        Some((_, tasks)) if args.list => cluster::list(args, &tasks, &store, machines),
+        Some((part, tasks)) => {
+            keep_all(&args.out, &experiments)?;
+            cluster::measure(&part, &tasks, &mut store, &manner)
+        }
+        None => {
+            keep_all(&args.out, &experiments)?;
+            whole(args, &experiments, &mut store, &manner, &allowed)
+        }
+    }
+}
+
+/// Keeps all experiments below `out`.
+fn keep_all(out: &Path, experiments: &[(Experiment, String)]) -> Result<(), UserError> {
+    folder(out)?;
+    experiments.iter().try_for_each(|(experiment, text)| keep_experiment(out, experiment, text))
+}
+
+/// Reads all experiments, before the first point is measured, so that bad input is told at once.
+fn read_all(files: &[PathBuf], seeds: Option<usize>) -> Result<Vec<(Experiment, String)>, UserError> {
     let mut experiments = Vec::new();
-    for path in &args.files {
+    for path in files {
         let (experiment, text) = read(path)?;
         if experiments.iter().any(|(other, _): &(Experiment, String)| other.id == experiment.id) {
             return Err(UserError::refused(format!(
@@ -38,62 +78,112 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
                 experiment.id
             )));
         }
-        if let Some(seeds) = args.seeds {
+        if let Some(seeds) = seeds {
             experiment.check_seeds(seeds)?;
         }
         experiments.push((experiment, text));
     }
-    let out = folder(&args.out)?;
-    for (experiment, _) in &experiments {
-        kept(experiment, &Folder::new(out, experiment))?;
+    Ok(experiments)
+}
+
+/// Checks the value of --seeds.
+///
+/// # Errors
+/// It is out of range.
+pub(crate) fn check_seeds(seeds: Option<usize>) -> Result<(), UserError> {
+    match seeds.filter(|seeds| !(1..=SEEDS_MAX).contains(seeds)) {
+        Some(seeds) => Err(UserError::refused(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}"))),
+        None => Ok(()),
     }
+}
+
+/// Measures what is missing of each experiment, draws it, and judges its assertions.
+fn whole(
+    args: &SweepArgs,
+    experiments: &[(Experiment, String)],
+    store: &mut Store,
+    manner: &Manner,
+    allowed: &Allowed,
+) -> Result<Status, UserError> {
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let mut judged = Vec::new();
     let mut missing = 0;
-    for (number, (experiment, text)) in experiments.iter().enumerate() {
+    let mut failed = Vec::new();
+    for (number, (experiment, _)) in experiments.iter().enumerate() {
         if experiments.len() > 1 {
             show::complain(&format!("{} of {}: {}", number + 1, experiments.len(), experiment.id));
         }
-        let folder = Folder::new(out, experiment);
-        let swept = run(experiment, &folder, jobs, args.seeds, &stop, &bars)?;
-        Target::new(&folder.path().join(EXPERIMENT))?.write_text(text)?;
-        missing += swept.missing;
-        judged.push((experiment.clone(), deliver(experiment, &folder, &swept)?));
+        let tasks = tasks([experiment], args.seeds)?;
+        let measured = run(&tasks, store, manner, &stop, &bars)?;
+        let progress = Progress::of(&tasks, store, manner.machines);
+        missing += progress.missing;
+        let kept = progress.there - measured;
+        let swept = Swept { curves: store.curves(experiment, manner.machines)?, kept, measured };
+        judged.push((experiment.clone(), deliver(experiment, &args.out, &swept)?));
+        failed.extend(progress.failed);
         if stop.is_requested() {
             break;
         }
     }
-    finish(out, &judged)?;
+    finish(&args.out, &judged)?;
+    complain_of(&failed);
     if missing > 0 || judged.len() < experiments.len() {
         show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
         return Ok(Status::Interrupted);
     }
     let paths: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    Ok(allowed.status(&paths, &judged))
+    let status = allowed.status(&paths, &judged);
+    Ok(if failed.is_empty() { status } else { Status::CheckFailed })
 }
 
-pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
-    let error = |error: std::io::Error| UserError::refused(format!("can't read {}: {error}", args.results.display()));
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&args.results)
+/// An experiment of a sweep's folder: the path of its file, the experiment, and the text.
+pub(crate) type Named = (PathBuf, Experiment, String);
+
+/// Reads the experiments of a sweep's folder.
+///
+/// # Errors
+/// There is none, or one can't be read.
+pub(crate) fn experiments_of(folder: &Path) -> Result<Vec<Named>, UserError> {
+    let error = |error: std::io::Error| UserError::refused(format!("can't read {}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(error)?
         .filter_map(|entry| Some(entry.ok()?.path().join(EXPERIMENT)))
         .filter(|path| path.is_file())
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(UserError::refused(format!("{} holds no results of contend sweep", args.results.display())));
+        return Err(UserError::refused(format!("{} holds no results of contend sweep", folder.display())));
     }
+    let read = |path: PathBuf| read(&path).map(|(experiment, text)| (path, experiment, text));
+    files.into_iter().map(read).collect()
+}
+
+pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
+    let experiments = experiments_of(&args.results)?;
     let allowed = Allowed::read(args.allow.as_deref())?;
+    let store = points(&args.results)?;
+    let machines = if args.mixed { Machines::Mixed } else { Machines::One };
     let mut judged = Vec::new();
-    for file in &files {
-        let (experiment, _) = read(file)?;
-        let folder = Folder::new(&args.results, &experiment);
-        let swept = kept(&experiment, &folder)?;
-        judged.push((experiment.clone(), deliver(&experiment, &folder, &swept)?));
+    for (_, experiment, _) in &experiments {
+        let curves = store.curves(experiment, machines)?;
+        let points = |point: &Measurement| point.seeds.len().max(1);
+        let kept = curves.values().flatten().map(points).sum();
+        let swept = Swept { curves, kept, measured: 0 };
+        judged.push((experiment.clone(), deliver(experiment, &args.results, &swept)?));
     }
     finish(&args.results, &judged)?;
-    Ok(allowed.status(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &judged))
+    Ok(allowed.status(&experiments.iter().map(|(path, ..)| path.as_path()).collect::<Vec<_>>(), &judged))
+}
+
+/// What is told of an experiment.
+struct Swept {
+    /// All measurements.
+    curves: Curves,
+    /// The number of points that were there.
+    kept: usize,
+    /// The number of points that this sweep measured.
+    measured: usize,
 }
 
 /// The assertions that may fail, since they are known to.
@@ -163,18 +253,19 @@ impl Allowed {
 /// The largest experiments have some kilobytes.
 const EXPERIMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads an experiment; also returns its text.
+/// Reads an experiment. Also returns its text, with the workload files that it names.
 fn read(path: &Path) -> Result<(Experiment, String), UserError> {
     let text = read_text(path, EXPERIMENT_BYTES_MAX, "an experiment")
         .map_err(|error| UserError::refused(format!("can't read the experiment {}: {error}", path.display())))?;
     let experiment = Experiment::from_toml(&path.display().to_string(), &text)?;
+    let text = experiment.with_workload_files(&text);
     Ok((experiment, text))
 }
 
 /// Writes the figure, table and page of one experiment, prints its verdicts, and returns them.
-fn deliver(experiment: &Experiment, folder: &Folder, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
+fn deliver(experiment: &Experiment, out: &Path, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
     let judgements = judge(experiment, &swept.curves);
-    let write = |name: &str, text: &str| Target::new(&folder.path().join(name))?.write_text(text);
+    let write = |name: &str, text: &str| Target::new(&out.join(&experiment.id).join(name))?.write_text(text);
     write("points.csv", &csv(&swept.curves))?;
     if let Some(figure) = drawn(experiment, &swept.curves) {
         write("figure.svg", &figure.file)?;

@@ -2,6 +2,7 @@
 
 mod advise;
 mod analyse;
+mod cluster;
 mod common;
 mod determinism;
 mod hostile;

@@ -499,19 +499,13 @@ mod tests {
         let point = |series: &str, x: i64, throughput: f64| Measurement {
             series: series.into(),
             x: X::Whole(x),
-            throughput: Spread { median: throughput, min: throughput, max: throughput },
             abort_rate: 1.0 / throughput,
             latency_ns_p50: 5,
             latency_ns_p99: 9,
             last_level_misses: Some(0.25),
             breakdown: Some(crate::result::Breakdown { wait: 0.75, ..Default::default() }),
-            accesses: 0,
-            host_seconds: 0.0,
-            verified: None,
-            seed: None,
-            commits: None,
             throughput_of_one: 1.0,
-            seeds: Vec::new(),
+            ..Measurement::of(Spread { median: throughput, min: throughput, max: throughput })
         };
         let curve = |name: &str, values: [f64; 3]| {
             let points = [1, 2, 4].into_iter().zip(values).map(|(x, value)| point(name, x, value)).collect();

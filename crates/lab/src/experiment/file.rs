@@ -1,18 +1,20 @@
 //! The format of an experiment's file, and the points of the experiment.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use contend_engine::{OptionSpec, Options};
 use contend_machine::Native;
 use contend_protocols::all_protocols;
 use contend_protocols::method::TimestampOptions;
-use contend_workloads::all_workloads;
+use contend_workloads::{ChosenWorkload, all_workloads};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::X;
 use super::assertion::check;
 use crate::microbench::{Microbench, MicrobenchPlan};
+use crate::whole_file::read_bounded;
 use contend_runner::names::{common_specs, named_settings, option_name, simulation_specs};
 use contend_runner::{RunConfig, RunError, RunPlan};
 
@@ -47,6 +49,11 @@ pub struct Experiment {
     /// The assertions about the outcome.
     #[serde(default)]
     pub assertion: Vec<Assertion>,
+    /// The texts of the workload files that the experiment names, by their paths as the experiment
+    /// writes them. A file without this table has them beside it: the paths are relative to its
+    /// folder. The copy that a sweep keeps has the table.
+    #[serde(default)]
+    pub workload_files: BTreeMap<String, String>,
     /// The place of each assertion's expression in the file: line and column, from 1.
     #[serde(skip)]
     places: Vec<(usize, usize)>,
@@ -259,6 +266,8 @@ const AXES: [&str; 6] = ["threads", "machine", "workload", "protocol", "index", 
 pub const SEEDS_MAX: usize = 100;
 /// The largest number of points of an experiment.
 const POINTS_MAX: usize = 10_000;
+/// A workload file has some kilobytes.
+const WORKLOAD_BYTES_MAX: u64 = 4 << 20;
 
 impl Experiment {
     /// Parses an experiment. Errors call it `path`.
@@ -288,7 +297,11 @@ impl Experiment {
         if experiment.published.as_ref().is_some_and(|published| published.curves.values().all(Vec::is_empty)) {
             return Err(bad("[published] needs curves, each a list of pairs: [[x, y], ...]".into()));
         }
-        let options = known_options(experiment.run.micro);
+        if experiment.workload_files.is_empty() {
+            let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+            experiment.workload_files = experiment.read_workload_files(folder).map_err(bad)?;
+        }
+        let options = experiment.known_options().map_err(|error| bad(error.to_string()))?;
         for axis in &experiment.axis {
             let name = axis.name.get_ref().as_str();
             if !AXES.contains(&name) && !options.iter().any(|spec| spec.name == option_name(name)) {
@@ -326,6 +339,43 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Returns the texts of the workload files that the experiment names.
+    ///
+    /// # Errors
+    /// A file can't be read. The message names it.
+    fn read_workload_files(&self, folder: &Path) -> Result<BTreeMap<String, String>, String> {
+        let of_axis = self.axis.iter().filter(|axis| axis.name.get_ref() == "workload");
+        let names = of_axis.flat_map(|axis| axis.values.iter().map(X::to_string)).chain(self.run.workload.clone());
+        let mut texts = BTreeMap::new();
+        for name in names.filter(|name| ChosenWorkload::registered(name).is_none()) {
+            let path = folder.join(&name);
+            // Any other name may be a misspelled one of the list, and is refused as such.
+            if name.contains(['/', '.']) || path.is_file() {
+                let text = read_bounded(&path, WORKLOAD_BYTES_MAX, "a workload file")
+                    .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other))
+                    .map_err(|error| format!("the workload file {} can't be read: {error}", path.display()))?;
+                texts.insert(name, text);
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Returns the text of the experiment's file with the workload files that it names, so that the
+    /// text stands alone.
+    pub fn with_workload_files(&self, text: &str) -> String {
+        let is_there = toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("workload_files"));
+        if self.workload_files.is_empty() || is_there {
+            return text.to_owned();
+        }
+        let files = toml::Table::from_iter([("workload_files".to_owned(), self.workload_files.clone().into())]);
+        format!("{}\n\n{files}", text.trim_end())
+    }
+
+    /// Returns whether an axis varies the seed.
+    pub fn has_axis_of_seeds(&self) -> bool {
+        self.axis.iter().any(|axis| axis.name.get_ref() == "seed")
+    }
+
     /// Checks that each point can be run from `seeds` seeds.
     ///
     /// # Errors
@@ -334,7 +384,7 @@ impl Experiment {
         if !(1..=SEEDS_MAX).contains(&seeds) {
             return Err(RunError::BadInput(format!("seeds is {seeds}; valid: 1 to {SEEDS_MAX}")));
         }
-        if seeds > 1 && self.axis.iter().any(|axis| axis.name.get_ref() == "seed") {
+        if seeds > 1 && self.has_axis_of_seeds() {
             return Err(RunError::BadInput(format!(
                 "seeds is {seeds}, and experiment {} has an axis of seeds; valid: 1, or no such axis",
                 self.id
@@ -418,6 +468,7 @@ impl Experiment {
             config.settings.insert(option_name(option).into(), value.to_string());
         }
         if let Some(workload) = axis("workload").or_else(|| run.workload.clone()) {
+            config.workload_text = self.workload_files.get(&workload).cloned();
             config.workload = workload;
         } else if run.micro.is_none() {
             return Err(RunError::BadInput("run.workload or run.micro must be set".into()));
@@ -446,23 +497,32 @@ impl Experiment {
         };
         Ok(Point { series: name.into(), x: x.clone(), work, factor })
     }
-}
 
-fn known_options(micro: Option<Microbench>) -> Vec<OptionSpec> {
-    let mut all = simulation_specs();
-    if micro.is_some() {
-        all.extend(TimestampOptions::specs());
-        return all;
-    }
-    all.extend(common_specs());
-    let of_workloads = all_workloads().into_iter().flat_map(|(_, specs)| specs);
-    let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
-    for spec in of_workloads.chain(of_protocols) {
-        if !all.iter().any(|known| known.name == spec.name) {
-            all.push(spec);
+    /// Returns the options that an axis may vary.
+    ///
+    /// # Errors
+    /// A workload file is not valid.
+    fn known_options(&self) -> Result<Vec<OptionSpec>, RunError> {
+        let mut all = simulation_specs();
+        if self.run.micro.is_some() {
+            all.extend(TimestampOptions::specs());
+            return Ok(all);
         }
+        all.extend(common_specs());
+        let mut of_files = Vec::new();
+        for (name, text) in &self.workload_files {
+            let (workload, workload_text) = (name.clone(), Some(text.clone()));
+            of_files.extend(RunConfig { workload, workload_text, ..RunConfig::default() }.chosen_workload()?.specs());
+        }
+        let of_workloads = all_workloads().into_iter().flat_map(|(_, specs)| specs);
+        let of_protocols = all_protocols::<Native>().into_iter().flat_map(|(_, specs)| specs);
+        for spec in of_files.into_iter().chain(of_workloads).chain(of_protocols) {
+            if !all.iter().any(|known| known.name == spec.name) {
+                all.push(spec);
+            }
+        }
+        Ok(all)
     }
-    all
 }
 
 /// Returns the number of bytes of an expression before a position, which Rhai gives by line and

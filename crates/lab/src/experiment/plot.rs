@@ -1,5 +1,8 @@
 //! The figure of an experiment: lines over the axis, with marks at its points.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use super::file::Metric;
 use super::{Curves, Experiment, Measurement, X};
 use crate::report::{Axis, Line, Lines, Scale};
@@ -49,7 +52,7 @@ pub(super) fn title(experiment: &Experiment) -> &'static str {
 /// A curve: its name, its number among the curves of the experiment, its points, and the smallest
 /// and the largest value at each x.
 struct Curve<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     number: usize,
     points: Vec<(f64, f64)>,
     ranges: Vec<(f64, f64, f64)>,
@@ -72,11 +75,21 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
+/// Returns the name of a curve. It says so if its points were measured on several machines.
+fn with_machines<'a>(name: &'a str, points: &[Measurement]) -> Cow<'a, str> {
+    let all = points.iter().flat_map(|point| point.seeds.iter().chain([point]));
+    match all.filter_map(|point| point.machine.as_ref()).collect::<BTreeSet<_>>().len() {
+        0 | 1 => name.into(),
+        machines => format!("{name} ({machines} machines)").into(),
+    }
+}
+
 /// Returns the figure, or `None` if there is no point to draw.
 pub fn drawn(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
     let metric = experiment.plot.y;
     let axis = places(experiment);
     let place = |x: &X| axis.iter().find(|(value, _)| value == x).map(|(_, place)| *place);
+    let all = curves;
     let curves = curves.iter().enumerate().map(|(number, (name, points))| {
         let ranges = points.iter().filter_map(|point| {
             let (low, high) = range(metric, point)?;
@@ -84,7 +97,8 @@ pub fn drawn(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
         });
         let ranges = ranges.collect();
         let points = points.iter().filter_map(|point| Some((place(&point.x)?, value(metric, point)?)));
-        Curve { name, number, points: points.filter(|(_, y)| y.is_finite()).collect(), ranges }
+        let points = points.filter(|(_, y)| y.is_finite()).collect();
+        Curve { name: with_machines(name, &all[name]), number, points, ranges }
     });
     figure(experiment, &experiment.title, curves.collect())
 }
@@ -99,7 +113,7 @@ pub fn published(experiment: &Experiment, curves: &Curves) -> Option<Figure> {
             further += 1;
             further - 1
         });
-        Curve { name, number, points: points.clone(), ranges: Vec::new() }
+        Curve { name: name.into(), number, points: points.clone(), ranges: Vec::new() }
     });
     figure(experiment, &format!("{}: as published", experiment.title), lines.collect())
 }
@@ -145,13 +159,13 @@ fn figure(experiment: &Experiment, label: &str, curves: Vec<Curve<'_>>) -> Optio
         y: Axis::new(title(experiment), y_scale.unwrap_or(Scale::Linear(0.0, 1.0)), |value| show(metric, value)),
         height: HEIGHT,
         lines: curves
-            .into_iter()
+            .iter()
             .filter(|curve| !curve.points.is_empty())
             .map(|curve| Line {
-                name: curve.name,
+                name: &curve.name,
                 number: Some(curve.number),
-                points: curve.points,
-                ranges: curve.ranges,
+                points: curve.points.clone(),
+                ranges: curve.ranges.clone(),
                 has_markers: true,
             })
             .collect(),

@@ -1,192 +1,76 @@
-//! Runs the points of an experiment that are missing, and keeps each as a line of a file.
+//! Measures the points that are missing, and keeps each in a file of its own.
 
-use std::fs::{self, OpenOptions};
-use std::hash::Hasher;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
 
-use serde::{Deserialize, Serialize};
+use contend_runner::{Observer, RunError, RunPlan, Silent, Stop};
 
-use super::{COMMITS_MIN, Curves, Experiment, Measurement, Point, PointWork, X};
+use super::store::{POINT_SCHEMA, PointFile, PointOutcome};
+use super::tasks::Task;
+use super::{COMMITS_MIN, Machines, Measurement, Point, PointWork, Store};
 use crate::compare::compare;
+use crate::environment::{Origin, provenance};
 use crate::microbench::{MicrobenchResult, microbench};
-use crate::result::ResultFile;
-use contend_runner::machine::HOST;
-use contend_runner::{Observer, Silent, Stop};
-use contend_runner::{RunError, RunPlan};
+use crate::result::{Environment, ResultFile};
 
-/// The folder in which an experiment's points are kept.
+/// How the points of a sweep are measured.
 #[derive(Clone, Debug)]
-pub struct Folder(PathBuf);
-
-/// The first line of the file of points.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Header {
-    experiment: String,
-    /// A hash of everything that determines the points.
-    points: String,
+pub struct Manner {
+    /// Simulated points that run at once.
+    pub jobs: usize,
+    /// Whether points that failed are measured again.
+    pub retry_failed: bool,
+    /// Whose measurements count for points that depend on the machine.
+    pub machines: Machines,
+    /// What the files say about the command.
+    pub origin: Origin,
 }
 
-/// The result of a sweep.
-#[derive(Clone, Debug)]
-pub struct Swept {
-    /// All measurements.
-    pub curves: Curves,
-    /// The number of points that were kept from an earlier sweep.
-    pub kept: usize,
-    /// The number of points that this sweep measured.
-    pub measured: usize,
-    /// The number of points that are still missing, because the sweep was stopped.
-    pub missing: usize,
-}
-
-impl Folder {
-    /// Returns the folder of an experiment below `out`.
-    pub fn new(out: &Path, experiment: &Experiment) -> Folder {
-        Folder(out.join(&experiment.id))
-    }
-
-    /// Returns the folder's path.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("points.jsonl")
-    }
-
-    /// Returns the kept points of this experiment. Drops a last line that an interruption left
-    /// incomplete.
-    ///
-    /// # Errors
-    /// The file can't be read, or its points belong to another version of the experiment.
-    pub fn points(&self, experiment: &Experiment) -> Result<Vec<Measurement>, RunError> {
-        let file = self.file();
-        let text = match fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(RunError::Io(format!("can't read {}: {error}", file.display()))),
-        };
-        // Only a line that ends was written completely.
-        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let mut lines = whole.lines();
-        let Some(first) = lines.next() else { return Ok(Vec::new()) };
-        let header: Option<Header> = serde_json::from_str(first).ok();
-        if header != Some(self.header(experiment)?) {
-            return Err(RunError::BadInput(format!(
-                "{} holds the points of another version of experiment {}; remove the folder {} to start afresh, or choose another by --out",
-                file.display(),
-                experiment.id,
-                self.0.display()
-            )));
-        }
-        lines
-            .enumerate()
-            .map(|(number, line)| {
-                serde_json::from_str(line)
-                    .map_err(|error| RunError::BadInput(format!("{}, line {}: {error}", file.display(), number + 2)))
-            })
-            .collect()
-    }
-
-    fn header(&self, experiment: &Experiment) -> Result<Header, RunError> {
-        // FNV-1a (Fowler, Noll, Vo) is the same on every host and in every build.
-        #[derive(Default)]
-        struct Fnv(u64);
-        impl Hasher for Fnv {
-            fn finish(&self) -> u64 {
-                self.0
-            }
-            fn write(&mut self, bytes: &[u8]) {
-                for byte in bytes {
-                    self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-                }
-            }
-        }
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-        for point in experiment.points()? {
-            let mut config = point.config().clone();
-            // A chip that is measured anew each time does not change the experiment.
-            if config.machine.split(':').next() == Some(HOST) {
-                config.chip = None;
-            }
-            let text = serde_json::to_string(&(&point.series, &point.x, &config, &point.micro(), point.factor));
-            hasher.write(text.expect("plain data").as_bytes());
-        }
-        Ok(Header { experiment: experiment.id.clone(), points: format!("{:016x}", hasher.finish()) })
-    }
-
-    /// Creates the file, or truncates it to its complete lines, and opens it for appending.
-    fn open(&self, experiment: &Experiment) -> Result<fs::File, RunError> {
-        let file = self.file();
-        let error = |error: std::io::Error| RunError::Io(format!("can't write {}: {error}", file.display()));
-        fs::create_dir_all(&self.0).map_err(error)?;
-        let whole = fs::read_to_string(&file).ok().map_or(0, |text| text.rfind('\n').map_or(0, |end| end + 1));
-        let mut points = OpenOptions::new().create(true).append(true).open(&file).map_err(error)?;
-        points.set_len(whole as u64).map_err(error)?;
-        if whole == 0 {
-            let header = serde_json::to_string(&self.header(experiment)?).expect("plain data");
-            writeln!(points, "{header}").map_err(error)?;
-        }
-        Ok(points)
-    }
-}
-
-/// Measures the points that are missing: simulated ones on `jobs` threads of the host at once, from
-/// `seeds` seeds each or as many as the experiment says; native ones alone.
+/// Measures the tasks that are missing: simulated ones on several threads of the host at once, and
+/// then native ones alone. Returns the number of points that now have figures because of it.
 ///
 /// # Errors
-/// A point can't be measured, or can't be kept.
+/// A point can't be kept. A point that can't be measured is kept as a failure.
 pub fn sweep(
-    experiment: &Experiment,
-    folder: &Folder,
-    jobs: usize,
-    seeds: Option<usize>,
+    tasks: &[Task],
+    store: &mut Store,
+    manner: &Manner,
     stop: &Stop,
     observer: &dyn Observer,
-) -> Result<Swept, RunError> {
-    let seeds = seeds.or(experiment.run.seeds).unwrap_or(1);
-    experiment.check_seeds(seeds)?;
-    let kept = folder.points(experiment)?;
-    let points = experiment.points()?;
-    let all: Vec<Point> = points.iter().flat_map(|point| from_seeds(point, seeds)).collect();
-    let (there, missing): (Vec<Point>, Vec<Point>) = all.into_iter().partition(|point| is_kept(point, &points, &kept));
+) -> Result<usize, RunError> {
+    let is_missing = |task: &&Task| is_missing(task, store, manner.retry_failed, manner.machines);
+    let missing: Vec<&Task> = tasks.iter().filter(is_missing).collect();
+    observer.begin("sweeping", missing.len() as u64);
     let run = SweepRun {
-        file: Mutex::new(folder.open(experiment)?),
-        path: folder.file(),
-        measured: Mutex::new(Vec::new()),
+        store: Mutex::new(store),
+        measured: AtomicUsize::new(0),
         failure: Mutex::new(None),
+        manner,
         stop,
         observer,
     };
-    observer.begin(&format!("sweeping {}", experiment.id), missing.len() as u64);
-    let (simulated, native): (Vec<&Point>, Vec<&Point>) =
-        missing.iter().partition(|point| point.config().chip.is_some());
-    run.simulated(simulated, jobs);
+    let (simulated, native): (Vec<&Task>, Vec<&Task>) = missing.iter().partition(|task| task.is_simulated());
+    run.simulated(&simulated);
     run.native(&native);
     observer.end();
-    let new = run.outcome()?;
-    let measured = new.len();
-    let curves = curves(&points, kept.into_iter().chain(new));
-    Ok(Swept { curves, kept: there.len(), measured, missing: missing.len() - measured })
+    match run.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(run.measured.into_inner()),
+    }
 }
 
-/// Returns whether the measurement of a point, from its seed, is among those that were kept.
-fn is_kept(point: &Point, points: &[Point], kept: &[Measurement]) -> bool {
-    let seed = |old: &Measurement| old.seed.is_none_or(|seed| seed == point.config().seed);
-    // A measurement that was kept without its seed is that of the experiment's first seed.
-    let is_first = points.iter().any(|first| is_same(first, point) && first.config().seed == point.config().seed);
-    kept.iter().any(|old| old.is_of(point) && seed(old) && (old.seed.is_some() || is_first))
+/// Returns whether a task is to be measured.
+pub fn is_missing(task: &Task, store: &Store, retry_failed: bool, machines: Machines) -> bool {
+    store.of_point(&task.key, machines).is_none_or(|file| retry_failed && file.failure().is_some())
 }
 
 /// A sweep while it measures. Its threads share it.
 struct SweepRun<'a> {
-    file: Mutex<fs::File>,
-    path: PathBuf,
-    measured: Mutex<Vec<Measurement>>,
+    store: Mutex<&'a mut Store>,
+    measured: AtomicUsize,
     failure: Mutex<Option<RunError>>,
+    manner: &'a Manner,
     stop: &'a Stop,
     observer: &'a dyn Observer,
 }
@@ -197,21 +81,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SweepRun<'_> {
-    /// Measures simulated points, by `jobs` threads at once.
-    fn simulated(&self, mut queue: Vec<&Point>, jobs: usize) {
-        // The points with most threads take longest. They come first, so that no thread is left
-        // with one at the end.
-        queue.sort_by_key(|point| std::cmp::Reverse(point.config().threads));
+    /// Measures simulated points, several at once, in the order of the tasks. The longest come
+    /// first, so that no thread is left with one at the end.
+    fn simulated(&self, queue: &[&Task]) {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..jobs.min(queue.len()) {
+            for _ in 0..self.manner.jobs.min(queue.len()) {
                 scope.spawn(|| {
                     // Relaxed: the counter only hands out each number once. The queue was written
                     // before the threads were spawned.
-                    while let Some(point) = queue.get(next.fetch_add(1, Ordering::Relaxed))
+                    while let Some(task) = queue.get(next.fetch_add(1, Ordering::Relaxed))
                         && !self.is_over()
                     {
-                        self.point(point);
+                        self.point(task);
                     }
                 });
             }
@@ -219,12 +101,12 @@ impl SweepRun<'_> {
     }
 
     /// Measures points of this machine, one after the other.
-    fn native(&self, points: &[&Point]) {
-        for point in points {
+    fn native(&self, tasks: &[&Task]) {
+        for task in tasks {
             if self.is_over() {
                 break;
             }
-            self.point(point);
+            self.point(task);
         }
     }
 
@@ -232,83 +114,36 @@ impl SweepRun<'_> {
         self.stop.is_requested() || lock(&self.failure).is_some()
     }
 
-    /// Measures a point, and keeps it. The first failure is noted.
-    fn point(&self, point: &Point) {
-        match measure(point, self.stop).and_then(|measurement| self.keep(measurement)) {
-            Ok(measurement) => lock(&self.measured).push(measurement),
-            Err(RunError::Stopped) => {}
-            Err(error) => {
-                lock(&self.failure).get_or_insert(error);
+    /// Measures a point, and keeps it. The first file that can't be written is noted.
+    fn point(&self, task: &Task) {
+        let attempt = lock(&self.store).files().get(&task.hash).map_or(1, |file| file.provenance.attempt + 1);
+        let (started, begin) = (SystemTime::now(), Instant::now());
+        let outcome = measure(&task.point, self.stop);
+        if matches!(outcome, Err(RunError::Stopped)) {
+            return;
+        }
+        let mut provenance = provenance(&task.point, &self.manner.origin);
+        provenance.started_unix_seconds =
+            started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        provenance.elapsed_seconds = begin.elapsed().as_secs_f64();
+        provenance.attempt = attempt;
+        let (outcome, trace_hash) = match outcome {
+            Ok(Measured { figures, trace_hash, environment }) => {
+                provenance.environment = environment.unwrap_or(provenance.environment);
+                (PointOutcome::Measured(Box::new(figures)), trace_hash)
             }
+            Err(error) => (PointOutcome::Failed(error.to_string()), None),
+        };
+        let has_figures = matches!(outcome, PointOutcome::Measured(_));
+        let decided_by = task.key.clone();
+        let file = PointFile { schema_version: POINT_SCHEMA, decided_by, outcome, trace_hash, provenance };
+        match lock(&self.store).keep(file) {
+            // Relaxed: a count, which is read after the threads have ended.
+            Ok(()) => drop(self.measured.fetch_add(usize::from(has_figures), Ordering::Relaxed)),
+            Err(error) => drop(lock(&self.failure).get_or_insert(error)),
         }
         self.observer.advance(1);
     }
-
-    /// Writes a measurement to the file.
-    fn keep(&self, measurement: Measurement) -> Result<Measurement, RunError> {
-        let line = serde_json::to_string(&measurement).expect("plain data") + "\n";
-        let mut file = lock(&self.file);
-        file.write_all(line.as_bytes())
-            .and_then(|()| file.flush())
-            .map_err(|error| RunError::IoFailed(format!("can't write {}: {error}", self.path.display())))?;
-        Ok(measurement)
-    }
-
-    /// Returns what was measured, or the first failure.
-    fn outcome(self) -> Result<Vec<Measurement>, RunError> {
-        match self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(self.measured.into_inner().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-}
-
-/// Returns the kept points of an experiment, without running anything.
-///
-/// # Errors
-/// The points can't be read, or belong to another version of the experiment.
-pub fn kept(experiment: &Experiment, folder: &Folder) -> Result<Swept, RunError> {
-    let kept = folder.points(experiment)?;
-    let all = experiment.points()?;
-    let (count, missing) = (kept.len(), all.iter().filter(|point| !kept.iter().any(|old| old.is_of(point))).count());
-    Ok(Swept { curves: curves(&all, kept), kept: count, measured: 0, missing })
-}
-
-/// Returns the point from each seed. A native point has one seed only, because no seed determines
-/// what it measures.
-fn from_seeds(point: &Point, seeds: usize) -> Vec<Point> {
-    let seeds = if point.config().chip.is_some() { seeds as u64 } else { 1 };
-    let from = |seed: u64| point.with_seed(point.config().seed.wrapping_add(seed));
-    (0..seeds).map(from).collect()
-}
-
-/// Returns whether two points differ by their seeds at most.
-fn is_same(a: &Point, b: &Point) -> bool {
-    a.series == b.series && a.x == b.x
-}
-
-impl Measurement {
-    /// Returns whether it measures this point, from any seed.
-    fn is_of(&self, point: &Point) -> bool {
-        self.series == point.series && self.x == point.x
-    }
-}
-
-/// Returns the measurements by series, in the order in which the experiment names the points.
-pub(crate) fn curves(points: &[Point], measured: impl IntoIterator<Item = Measurement>) -> Curves {
-    let mut left: Vec<Measurement> = measured.into_iter().collect();
-    let mut curves = Curves::new();
-    for point in points {
-        let (mut of_point, others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|measurement| measurement.is_of(point));
-        left = others;
-        // The threads of the host finish in any order.
-        of_point.sort_by_key(|measurement| measurement.seed);
-        if let Some(measurement) = Measurement::merged(of_point) {
-            curves.entry(point.series.clone()).or_default().push(measurement);
-        }
-    }
-    curves
 }
 
 /// The largest factor by which the windows of a simulated point are lengthened.
@@ -332,57 +167,36 @@ fn compared(plan: &RunPlan, stop: &Stop) -> Result<ResultFile, RunError> {
     }
 }
 
-/// Returns the measurement of a micro-benchmark.
-fn of_microbench(point: &Point, seed: Option<u64>, result: MicrobenchResult) -> Measurement {
-    Measurement {
-        series: point.series.clone(),
-        x: point.x.clone(),
-        throughput: result.per_second,
-        abort_rate: 0.0,
-        latency_ns_p50: 0,
-        latency_ns_p99: 0,
-        last_level_misses: result.last_level_misses,
-        breakdown: None,
-        accesses: 0,
-        host_seconds: 0.0,
-        verified: None,
-        seed,
-        commits: None,
-        throughput_of_one: 0.0,
-        seeds: Vec::new(),
-    }
+/// What was measured at a point.
+struct Measured {
+    figures: Measurement,
+    trace_hash: Option<String>,
+    /// The machine and the build, as the run itself saw them.
+    environment: Option<Environment>,
 }
 
-/// Measures one point.
-fn measure(point: &Point, stop: &Stop) -> Result<Measurement, RunError> {
-    let (series, x): (String, X) = (point.series.clone(), point.x.clone());
+/// Measures one point. Its curve, its place and its factor are those of an experiment, so the
+/// figures are without them.
+fn measure(point: &Point, stop: &Stop) -> Result<Measured, RunError> {
     let seed = point.config().chip.is_some().then_some(point.config().seed);
     let plan = match &point.work {
         PointWork::Workload(plan) => plan,
-        PointWork::Microbench(plan) => return Ok(of_microbench(point, seed, microbench(plan, stop)?)),
+        PointWork::Microbench(plan) => return Ok(of_microbench(seed, microbench(plan, stop)?)),
     };
     let mut result = compared(plan, stop)?;
     if result.partial {
         return Err(RunError::Stopped);
     }
     let entry = result.protocols.remove(0);
-    let what = || format!("{} of {} at {}", entry.protocol, point.series, point.x);
     if entry.failed() {
         let check = entry.check.as_ref().filter(|check| !check.passed).map(|check| check.text.clone());
         let why = check.or_else(|| entry.verification.as_ref().map(|pass| pass.verdict.clone())).unwrap_or_default();
-        return Err(RunError::CheckFailed(format!("{} failed a check, and gets no figures: {why}", what())));
+        return Err(RunError::CheckFailed(format!("{} failed a check, and gets no figures: {why}", entry.protocol)));
     }
     let measured =
-        entry.measured.as_ref().ok_or_else(|| RunError::CheckFailed(format!("{} has no figures", what())))?;
+        entry.measured.as_ref().ok_or_else(|| RunError::CheckFailed(format!("{} has no figures", entry.protocol)))?;
     let simulation = measured.simulation.as_ref();
-    let mut throughput = measured.throughput_tps;
-    for rate in [&mut throughput.median, &mut throughput.min, &mut throughput.max] {
-        *rate *= point.factor;
-    }
-    Ok(Measurement {
-        series,
-        x,
-        throughput,
+    let figures = Measurement {
         abort_rate: measured.abort_rate,
         latency_ns_p50: measured.latency_ns_p50,
         latency_ns_p99: measured.latency_ns_p99,
@@ -393,13 +207,26 @@ fn measure(point: &Point, stop: &Stop) -> Result<Measurement, RunError> {
         verified: entry.verification.as_ref().map(|pass| pass.verdict.clone()),
         seed,
         commits: Some(measured.commits),
-        throughput_of_one: point.factor / measured.windows.iter().map(|window| window.seconds).sum::<f64>(),
-        seeds: Vec::new(),
-    })
+        throughput_of_one: 1.0 / measured.windows.iter().map(|window| window.seconds).sum::<f64>(),
+        ..Measurement::of(measured.throughput_tps)
+    };
+    let trace_hash = simulation.map(|simulation| simulation.trace_hash.clone());
+    Ok(Measured { figures, trace_hash, environment: Some(result.environment) })
+}
+
+/// Returns the measurement of a micro-benchmark.
+fn of_microbench(seed: Option<u64>, result: MicrobenchResult) -> Measured {
+    let MicrobenchResult { per_second, last_level_misses, trace_hash } = result;
+    let figures = Measurement { last_level_misses, seed, ..Measurement::of(per_second) };
+    Measured { figures, trace_hash, environment: None }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::{Curves, Experiment, Progress, Shard, Verdict, drawn, judge, merge, published, tasks};
     use super::*;
     use crate::result::Spread;
 
@@ -429,49 +256,193 @@ holds = 'T("add",1) > T("add",4)'
         Experiment::from_toml("tiny.toml", text).expect("valid")
     }
 
+    fn manner() -> Manner {
+        Manner { jobs: 2, retry_failed: false, machines: Machines::Here, origin: Origin::default() }
+    }
+
+    /// Measures what is missing, and returns the curves and the numbers of points: those that were
+    /// there, and those that were measured.
+    fn swept(experiment: &Experiment, out: &Path, seeds: Option<usize>) -> (Curves, usize, usize) {
+        let mut store = Store::open(out).expect("points");
+        let all = tasks([experiment], seeds).expect("tasks");
+        let there = Progress::of(&all, &store, Machines::Here).there;
+        let measured = sweep(&all, &mut store, &manner(), &Stop::default(), &Silent).expect("a sweep");
+        let now = Progress::of(&all, &store, Machines::Here);
+        assert_eq!((now.there, now.missing, now.failed.len()), (there + measured, 0, 0));
+        let curves = store.curves(experiment, Machines::Here).expect("curves");
+        let again = Store::open(out).expect("points").curves(experiment, Machines::One).expect("curves");
+        assert_eq!(curves, again, "the files say the same as the sweep");
+        (curves, there, measured)
+    }
+
+    fn files(out: &Path) -> Vec<std::path::PathBuf> {
+        super::super::store::files_in(&out.join("points")).expect("files")
+    }
+
     #[test]
-    fn an_interrupted_sweep_goes_on_where_it_was() {
+    fn a_file_that_was_cut_off_or_is_another_is_measured_again() {
         let out = tempfile::tempdir().expect("a folder");
         let experiment = tiny(TEXT);
-        let folder = Folder::new(out.path(), &experiment);
-        let first = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
-        assert_eq!((first.kept, first.measured, first.missing), (0, 3, 0));
-        // The file as a kill in the middle of the last point would leave it.
-        let text = fs::read_to_string(folder.file()).expect("points");
-        let broken = &text[..text.len() - 20];
-        fs::write(folder.file(), broken).expect("written");
-        let second = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
-        assert_eq!((second.kept, second.measured, second.missing), (2, 1, 0));
-        assert_eq!(second.curves, first.curves, "simulated points are the same again");
-        let third = sweep(&experiment, &folder, 2, None, &Stop::default(), &Silent).expect("a sweep");
-        assert_eq!((third.kept, third.measured), (3, 0));
-        assert_eq!(super::super::judge(&experiment, &third.curves)[0].verdict, super::super::Verdict::Holds);
-        assert!(super::super::drawn(&experiment, &third.curves).is_some_and(|figure| figure.file.contains("<svg")));
+        let (first, kept, measured) = swept(&experiment, out.path(), None);
+        assert_eq!((kept, measured), (0, 3));
+        let all = files(out.path());
+        let texts: Vec<String> = all.iter().map(|file| fs::read_to_string(file).expect("a point")).collect();
+        let zeros = "\0".repeat(texts[0].len());
+        for damage in [&texts[0][..texts[0].len() / 2], "", &texts[1], &zeros] {
+            fs::write(&all[0], damage).expect("written");
+            let store = Store::open(out.path()).expect("points");
+            assert!(store.notes().len() == 1 && store.notes()[0].contains("is measured again"), "{:?}", store.notes());
+            let (second, kept, measured) = swept(&experiment, out.path(), None);
+            assert_eq!((kept, measured), (2, 1));
+            assert_eq!(second, first, "simulated points are the same again");
+        }
+        assert_eq!(files(out.path()), all);
+        assert_eq!(judge(&experiment, &first)[0].verdict, Verdict::Holds);
+        assert!(drawn(&experiment, &first).is_some_and(|figure| figure.file.contains("<svg")));
+    }
+
+    #[test]
+    fn a_file_of_a_newer_version_is_never_replaced() {
+        let out = tempfile::tempdir().expect("a folder");
+        let experiment = tiny(TEXT);
+        swept(&experiment, out.path(), None);
+        let file = &files(out.path())[0];
+        let text = fs::read_to_string(file).expect("a point");
+        let of =
+            |version: &str| text.replace("\"schema_version\": \"1.0\"", &format!("\"schema_version\": \"{version}\""));
+        fs::write(file, of("1.9").replacen('{', "{\"further\": 1,", 1)).expect("written");
+        let store = Store::open(out.path()).expect("points");
+        assert!(
+            store.files().len() == 3 && store.notes()[0].contains("1.9 of a point is newer"),
+            "{:?}",
+            store.notes()
+        );
+        let merged = tempfile::tempdir().expect("a folder");
+        merge(&[store], merged.path()).expect("merged");
+        assert!(fs::read_to_string(&files(merged.path())[0]).expect("a point").contains("further"), "copied as it is");
+        fs::write(file, of("2.0")).expect("written");
+        let error = Store::open(out.path()).expect_err("newer").to_string();
+        assert!(error.contains(&file.display().to_string()) && error.contains("2.0"), "{error}");
+    }
+
+    #[test]
+    fn shards_have_each_point_once_and_merge_to_the_whole() {
+        let experiment = tiny(TEXT);
+        let whole = tempfile::tempdir().expect("a folder");
+        let (curves, ..) = swept(&experiment, whole.path(), Some(2));
+        let folders: Vec<_> = (0..4).map(|_| tempfile::tempdir().expect("a folder")).collect();
+        let mut stores = Vec::new();
+        for (number, folder) in folders.iter().enumerate() {
+            let shard: Shard = format!("{}/4", number + 1).parse().expect("a shard");
+            let part = shard.of(tasks([&experiment], Some(2)).expect("tasks"));
+            assert!((1..=2).contains(&part.len()), "six points are dealt to four");
+            let mut store = Store::open(folder.path()).expect("points");
+            assert_eq!(sweep(&part, &mut store, &manner(), &Stop::default(), &Silent).expect("a sweep"), part.len());
+            stores.push(store);
+        }
+        let merged = merge(&stores, folders[2].path()).expect("merged");
+        assert_eq!(merged.files().len(), 6);
+        let merged = merged.curves(&experiment, Machines::One).expect("curves");
+        let picture = |curves: &Curves| drawn(&experiment, curves).expect("points").file;
+        assert_eq!(picture(&merged), picture(&curves));
+        for wrong in
+            ["0/4", "5/4", "a/b", "1/0", "1", "/", "1/", "+1/2", "-1/2", "1/2/3", " 1/2", "1/9999999999999999999999"]
+        {
+            assert!(wrong.parse::<Shard>().expect_err("no shard").contains("valid: I/N"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn measurements_of_two_simulators_do_not_merge() {
+        let experiment = tiny(TEXT);
+        let [one, other] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        swept(&experiment, one.path(), None);
+        swept(&experiment, other.path(), None);
+        let file = &files(other.path())[1];
+        let text = fs::read_to_string(file).expect("a point");
+        let at = text.find("\"trace_hash\": \"").expect("a hash") + 15;
+        let digit = if &text[at..=at] == "0" { "1" } else { "0" };
+        fs::write(file, [&text[..at], digit, &text[at + 1..]].concat()).expect("written");
+        let stores = [one.path(), other.path()].map(|out| Store::open(out).expect("points"));
+        let out = tempfile::tempdir().expect("a folder");
+        let error = merge(&stores, out.path()).expect_err("another simulator").to_string();
+        let name = file.file_name().expect("a name");
+        for folder in [&one, &other] {
+            let path = folder.path().join("points").join(name);
+            assert!(error.contains(&path.display().to_string()), "{error}");
+        }
+        assert!(files(out.path()).is_empty(), "nothing was copied");
+    }
+
+    #[test]
+    fn points_of_two_machines_are_one_curve_only_if_that_is_allowed() {
+        let experiment = tiny(&TEXT.replace("abyss", "native").replace("1e-5", "1e-3"));
+        let out = tempfile::tempdir().expect("a folder");
+        let (_, kept, measured) = swept(&experiment, out.path(), None);
+        assert_eq!((kept, measured), (0, 3));
+        // The second point as another machine would have measured it.
+        let mut store = Store::open(out.path()).expect("points");
+        let moved = tasks([&experiment], None).expect("tasks").remove(1);
+        let mut file = store.files()[&moved.hash].clone();
+        fs::remove_file(store.path_of(&moved.hash)).expect("removed");
+        file.decided_by.machine.as_mut().expect("a machine").processor = "another".into();
+        store.keep(file).expect("kept");
+        let store = Store::open(out.path()).expect("points");
+        let all = tasks([&experiment], None).expect("tasks");
+        assert_eq!(Progress::of(&all, &store, Machines::Here).missing, 1);
+        assert_eq!(Progress::of(&all, &store, Machines::Mixed).missing, 0);
+        assert_eq!(store.curves(&experiment, Machines::Here).expect("curves")["add"].len(), 2);
+        let error = store.curves(&experiment, Machines::One).expect_err("two machines").to_string();
+        assert!(error.contains("another, ") && error.contains("--mixed"), "{error}");
+        let mixed = store.curves(&experiment, Machines::Mixed).expect("curves");
+        assert_eq!(mixed["add"].len(), 3);
+        let figure = drawn(&experiment, &mixed).expect("points").file;
+        assert!(figure.contains("add (2 machines)"), "the figure says so: {figure}");
+    }
+
+    #[test]
+    fn a_point_that_fails_is_kept_as_a_failure_until_it_is_asked_for() {
+        let experiment = tiny(TEXT);
+        let out = tempfile::tempdir().expect("a folder");
+        swept(&experiment, out.path(), None);
+        let mut store = Store::open(out.path()).expect("points");
+        let all = tasks([&experiment], None).expect("tasks");
+        let mut file = store.files()[&all[0].hash].clone();
+        file.outcome = PointOutcome::Failed("the disk was full".into());
+        store.keep(file).expect("kept");
+        let mut store = Store::open(out.path()).expect("points");
+        let mut sweep = |retry_failed| {
+            let manner = Manner { retry_failed, ..manner() };
+            let measured = sweep(&all, &mut store, &manner, &Stop::default(), &Silent).expect("a sweep");
+            (
+                measured,
+                Progress::of(&all, &store, Machines::Here).failed,
+                store.files()[&all[0].hash].provenance.attempt,
+            )
+        };
+        let (measured, failed, attempt) = sweep(false);
+        assert_eq!((measured, failed.len(), failed[0].reason.as_str(), attempt), (0, 1, "the disk was full", 1));
+        assert_eq!(sweep(true), (1, Vec::new(), 2));
     }
 
     #[test]
     fn further_seeds_are_added_to_those_that_are_there() {
         let out = tempfile::tempdir().expect("a folder");
         let experiment = tiny(TEXT);
-        let folder = Folder::new(out.path(), &experiment);
-        let sweep = |seeds| sweep(&experiment, &folder, 2, seeds, &Stop::default(), &Silent).expect("a sweep");
-        assert_eq!(sweep(None).measured, 3);
-        let ranges = |swept: &Swept| {
-            let figure = super::super::drawn(&experiment, &swept.curves).expect("points");
-            figure.file.matches(" range\"").count()
-        };
-        assert_eq!(ranges(&sweep(None)), 0, "of one window and one seed");
-        let three = sweep(Some(3));
+        let sweep = |seeds| swept(&experiment, out.path(), seeds);
+        assert_eq!(sweep(None).2, 3);
+        let ranges = |curves: &Curves| drawn(&experiment, curves).expect("points").file.matches(" range\"").count();
+        assert_eq!(ranges(&sweep(None).0), 0, "of one window and one seed");
+        let (three, kept, measured) = sweep(Some(3));
         assert_eq!(ranges(&three), 3, "a bar at each point, from the least to the greatest");
-        assert_eq!((three.kept, three.measured, three.missing), (3, 6, 0));
-        for point in three.curves.values().flatten() {
+        assert_eq!((kept, measured), (3, 6));
+        for point in three.values().flatten() {
             let seeds: Vec<_> = point.seeds.iter().map(|one| one.seed).collect();
             assert_eq!(seeds, [Some(42), Some(43), Some(44)]);
             let of_seeds = Spread::of(point.seeds.iter().map(|one| one.throughput.median));
             assert_eq!(Some(point.throughput), of_seeds, "the range is that of the seeds");
         }
-        assert_eq!(kept(&experiment, &folder).expect("points").curves, three.curves);
-        assert_eq!((sweep(Some(2)).kept, sweep(Some(2)).measured), (6, 0));
+        assert_eq!(sweep(Some(2)), (three, 6, 0), "a seed that is there is drawn");
         let of_axis =
             TEXT.replace("name = \"threads\"", "name = \"seed\"").replace("windows = 1", "windows = 1\nseeds = 2");
         for (text, part) in [
@@ -490,9 +461,8 @@ holds = 'T("add",1) > T("add",4)'
         let text = text.replace("name = \"add\"", "name = \"add\"\nprotocol = \"silo\"").replace("[1, 2, 4]", "[1, 4]");
         let experiment = tiny(&text.replace("seconds = 1e-5", "seconds = 5e-5"));
         let out = tempfile::tempdir().expect("a folder");
-        let folder = Folder::new(out.path(), &experiment);
-        let swept = sweep(&experiment, &folder, 1, None, &Stop::default(), &Silent).expect("a sweep");
-        for point in swept.curves.values().flatten() {
+        let (curves, ..) = swept(&experiment, out.path(), None);
+        for point in curves.values().flatten() {
             assert!(point.commits.is_some_and(|commits| commits >= COMMITS_MIN), "{point:?}");
             let of_one = 1.0 / point.throughput_of_one;
             assert!(of_one > 1e-4, "{point:?}: the windows have a length of {of_one} s");
@@ -503,7 +473,6 @@ holds = 'T("add",1) > T("add",4)'
     fn what_was_published_is_drawn_beside() {
         let source = |curves: &str| format!("{TEXT}\n[published]\nby = \"them\"\n[published.curves]\n{curves}\n");
         let experiment = tiny(&source("add = [[1, 5e6], [4, 2e6]]\nother = [[1, 1e6]]"));
-        let published = super::super::published;
         let figure = published(&experiment, &Curves::default()).expect("points");
         assert!(figure.file.contains("as published") && figure.file.contains("other"), "{}", figure.file);
         assert!(published(&tiny(TEXT), &Curves::default()).is_none());
@@ -512,13 +481,22 @@ holds = 'T("add",1) > T("add",4)'
     }
 
     #[test]
-    fn points_of_another_version_are_refused() {
+    fn experiments_share_points_and_a_changed_one_keeps_what_is_the_same() {
         let out = tempfile::tempdir().expect("a folder");
-        let experiment = tiny(TEXT);
-        let folder = Folder::new(out.path(), &experiment);
-        sweep(&experiment, &folder, 1, None, &Stop::default(), &Silent).expect("a sweep");
-        let other = tiny(&TEXT.replace("seconds = 1e-5", "seconds = 2e-5"));
-        let error = sweep(&other, &folder, 1, None, &Stop::default(), &Silent).expect_err("others").to_string();
-        assert!(error.contains("start afresh") && error.contains("tiny") && error.contains("--out"), "{error}");
+        swept(&tiny(TEXT), out.path(), None);
+        let more =
+            tiny(&TEXT.replace("\"tiny\"", "\"more\"").replace("\"add\"", "\"sum\"").replace("[1, 2, 4]", "[1, 3, 4]"));
+        let (_, kept, measured) = swept(&more, out.path(), None);
+        assert_eq!((kept, measured), (2, 1));
+        assert_eq!(tasks([&tiny(TEXT), &more], None).expect("tasks").len(), 4, "each point once");
+    }
+
+    #[test]
+    fn a_folder_of_a_former_version_is_refused() {
+        let out = tempfile::tempdir().expect("a folder");
+        fs::create_dir(out.path().join("tiny")).expect("a folder");
+        fs::write(out.path().join("tiny/points.jsonl"), "{}\n").expect("written");
+        let error = Store::open(out.path()).expect_err("former").to_string();
+        assert!(error.contains("tiny/points.jsonl is of a former version") && error.contains("--out"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! Small whole runs.
 
 use contend_judge::verify_history;
+use contend_lab::result::SCHEMA_VERSION;
 use contend_lab::{ResultFile, compare, record, report};
 use contend_runner::{Arrivals, RunConfig, RunError, RunPlan, Silent, Stop};
 
@@ -380,20 +381,66 @@ fn a_run_for_which_memory_gets_short_ends() {
 
 #[test]
 fn broken_result_files_are_named() {
-    let cases = [("", "EOF"), ("{\"schema_version\":1}", "missing field"), ("[1,2", "line 1")];
+    let cases = [
+        ("", "EOF"),
+        ("[1,2", "line 1"),
+        ("{}", "no schema_version"),
+        ("{\"schema_version\":\"5.0\"}", "missing field"),
+        ("{\"schema_version\":3}", "3.0, of a former contend; valid: 4 to 5"),
+        ("{\"schema_version\":\"6.0\"}", "6.0, of a newer contend; valid: 4 to 5"),
+    ];
     for (text, part) in cases {
         let error = ResultFile::from_json(text).expect_err("broken").to_string();
         assert!(error.contains(part) && error.contains("not a result file"), "{error}");
     }
 }
 
-/// Every field of a result is described, and every described field exists.
+/// A former file has a number as its version, and a newer one has fields that this program does not
+/// know.
+#[test]
+fn former_and_newer_results_are_read() {
+    let config = RunConfig { verify: false, protocols: vec!["silo".into()], ..small("ycsb-c") };
+    let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+    let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
+    let text_of = |result: &ResultFile| ResultFile { schema_version: SCHEMA_VERSION, ..result.clone() }.to_json();
+    let of = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut json = json.clone();
+        change(&mut json);
+        ResultFile::with_note(&json.to_string())
+    };
+    let former = of(&|json| json["schema_version"] = 4.into()).expect("a former file");
+    assert_eq!((text_of(&former.0), former.1), (text_of(&result), None));
+    let newer = |json: &mut serde_json::Value| {
+        json["schema_version"] = "5.7".into();
+        json["config"]["colour"] = "red".into();
+        json["protocols"][0]["weight"] = 1.into();
+    };
+    let (read, note) = of(&newer).expect("a newer file");
+    assert_eq!(text_of(&read), text_of(&result));
+    let note = note.expect("a note");
+    for part in ["5.7 of a result is newer than 5.0", "config.colour", "protocols.0.weight"] {
+        assert!(note.contains(part), "'{part}' is not in: {note}");
+    }
+    let misspelled = of(&|json| json["config"]["colour"] = "red".into()).expect_err("of this version").to_string();
+    assert!(misspelled.contains("unknown field config.colour"), "{misspelled}");
+}
+
+/// Every field of a result is described, and every described field exists. The JSON schema is that
+/// of the types, and every result keeps it.
 #[test]
 fn the_schema_is_documented() {
     let mut logged = small("ycsb-a");
     logged.verify = false;
     logged.protocols = vec!["silo".into()];
     logged.settings.insert("log".into(), "epoch".into());
+    let file = "../../docs/result.schema.json";
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(file, ResultFile::json_schema()).expect("written");
+    }
+    let schema = std::fs::read_to_string(file).expect("the schema");
+    assert_eq!(schema, ResultFile::json_schema(), "UPDATE_DOCS=1 writes docs/result.schema.json again");
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a JSON schema");
     let mut fields = std::collections::BTreeSet::new();
     let precise = RunConfig {
         verify: false,
@@ -408,6 +455,11 @@ fn the_schema_is_documented() {
     for config in [simulated("ycsb-a", "abyss:2"), logged, precise, limited, open] {
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         let json: serde_json::Value = serde_json::from_str(&result.to_json()).expect("JSON");
+        let wrong: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
+        assert_eq!(wrong, Vec::<String>::new());
+        let mut other = json.clone();
+        other["protocols"][0]["protocol"] = 1.into();
+        assert!(!validator.is_valid(&other), "a number is no name");
         collect(&json, &mut fields);
     }
     let documented: std::collections::BTreeSet<String> = include_str!("../../../../docs/result_schema.md")

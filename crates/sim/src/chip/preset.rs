@@ -1,13 +1,14 @@
 //! The hardware of a chip, as data. One file a machine, in `presets/`, where each parameter says
 //! where it comes from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ChipError;
 use super::directory::UNITS_MAX;
 
 /// Cycles are of the cores' clock throughout, and a line has 64 bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// The machine's name.
@@ -33,7 +34,7 @@ pub struct Preset {
 }
 
 /// Cores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CorePreset {
     /// Cores with caches of their own, one a tile.
@@ -69,7 +70,7 @@ pub struct CorePreset {
 }
 
 /// A private cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CachePreset {
     /// Its size. Sets must come out as a power of two.
@@ -81,7 +82,7 @@ pub struct CachePreset {
 }
 
 /// The shared level.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LastLevelPreset {
     /// The size of a tile's slice.
@@ -95,7 +96,7 @@ pub struct LastLevelPreset {
 }
 
 /// Coherence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoherencePreset {
     /// Whether a core that reads a line nobody holds may write it without asking again (MESI; else
@@ -112,7 +113,7 @@ pub struct CoherencePreset {
 }
 
 /// What connects the tiles.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "lowercase")]
 pub enum NetworkPreset {
     /// A square of tiles.
@@ -132,7 +133,7 @@ pub enum NetworkPreset {
 }
 
 /// Memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPreset {
     /// Cycles of an access.
