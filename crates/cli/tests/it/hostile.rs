@@ -106,6 +106,20 @@ fn a_result_of_any_numbers_is_drawn_or_refused() {
     }
 }
 
+/// Fields that a newer version added are left out, and a note names them.
+#[test]
+fn a_result_of_a_newer_version_is_drawn_with_a_note() {
+    let (folder, mut result) = result();
+    result["schema_version"] = json!("5.99");
+    result["config"]["colour"] = json!("red");
+    std::fs::write(folder.path().join("newer.json"), result.to_string()).expect("written");
+    let output = contend(folder.path(), &["report", "newer.json", "--out", "-"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.starts_with("note: newer.json: schema_version 5.99") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains("config.colour"), "{stderr}");
+}
+
 #[test]
 fn a_result_of_any_text_is_drawn_or_refused() {
     let (folder, result) = result();
@@ -170,4 +184,25 @@ fn an_experiment_that_never_ends_is_refused() {
     refuses(&["sweep", path.to_str().expect("a name")], &["endless.toml"]);
     std::fs::write(&path, "a = 1\n".repeat(200_000)).expect("written");
     refuses(&["run", "--machine", path.to_str().expect("a name")], &["endless.toml"]);
+}
+
+#[test]
+fn broken_result_files_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("broken.json");
+    for (content, part) in [
+        ("{", "line 1"),
+        ("{}", "no schema_version"),
+        ("{\"schema_version\":\"5.0\"}", "missing field"),
+        ("{\"schema_version\":\"6.0\"}", "6.0, of a newer contend; valid: 4 to 5"),
+        ("[]", "not a result file"),
+        ("", "EOF"),
+    ] {
+        std::fs::write(&path, content).expect("a file");
+        let output = contend(folder.path(), &["compare", "--from", "broken.json"]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("broken.json") && stderr.contains(part), "'{part}' is not in: {stderr}");
+    }
+    refuses(&["run", "--from", "nowhere.json"], &["nowhere.json"]);
 }

@@ -126,20 +126,6 @@ fn a_reader_that_has_seen_enough_loses_nothing() {
 }
 
 #[test]
-fn broken_result_files_are_refused() {
-    let folder = TempDir::new().expect("a folder");
-    let path = folder.path().join("broken.json");
-    for (content, part) in [("{", "line 1"), ("{}", "missing field"), ("[]", "not a result file"), ("", "EOF")] {
-        std::fs::write(&path, content).expect("a file");
-        let output = contend(folder.path(), &["compare", "--from", "broken.json"]);
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains("broken.json") && stderr.contains(part), "'{part}' is not in: {stderr}");
-    }
-    refuses(&["run", "--from", "nowhere.json"], &["nowhere.json"]);
-}
-
-#[test]
 fn compare_writes_its_report_and_runs_again_from_it() {
     let folder = TempDir::new().expect("a folder");
     let output = contend(folder.path(), &with_short(&["compare", "--out", "."]));
