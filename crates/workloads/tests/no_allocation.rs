@@ -1,5 +1,5 @@
-//! Once they are warm, TPC-C and TPC-E allocate nothing for a transaction, apart from the blocks
-//! for inserted rows and their keys.
+//! Once they are warm, TPC-C, TPC-E and the scripts of files allocate nothing for a transaction,
+//! apart from the blocks for inserted rows and their keys.
 //!
 //! A binary of its own: a process has one global allocator.
 
@@ -11,6 +11,7 @@ use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, I
 use contend_machine::Native;
 use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
 use contend_workloads::Workload;
+use contend_workloads::file::{FileWorkload, WorkloadFile};
 use contend_workloads::tpcc::{Tpcc, TpccOptions};
 use contend_workloads::tpce::{Tpce, TpceOptions};
 
@@ -121,4 +122,22 @@ fn transactions_allocate_blocks_for_rows_and_nothing_else() {
 #[test]
 fn the_market_allocates_nothing_either() {
     allocates_nothing::<Tpce>(&TpceOptions { customers: 50, securities: 20, ..TpceOptions::default() }, 10);
+}
+
+/// Neither do scripts, whatever is drawn, listed, repeated or kept for a piece that runs again.
+#[test]
+fn scripts_allocate_nothing_either() {
+    let files: [(&str, &[(&str, &str)], i64); 4] = [
+        ("shop", &[("shop.items", "1000"), ("shop.customers", "1000")], 2),
+        ("tpcc", &[("tpcc.warehouses", "1"), ("tpcc.items", "1000"), ("tpcc.customers", "100")], 9),
+        ("smallbank", &[("smallbank.customers", "1000")], 0),
+        ("ycsb-a", &[("ycsb.records", "1000")], 0),
+    ];
+    for (name, settings, growing) in files {
+        let path = format!("{}/../../workloads/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect("a file of the repository");
+        let mut options = WorkloadFile::read(&path, &text).expect("a valid file").options().expect("valid parameters");
+        settings.iter().for_each(|(name, value)| options.set(name, value).expect("a parameter"));
+        allocates_nothing::<FileWorkload>(&options, growing);
+    }
 }
