@@ -127,7 +127,9 @@ fn the_market_allocates_nothing_either() {
 /// Neither do scripts, whatever is drawn, listed, repeated or kept for a piece that runs again.
 #[test]
 fn scripts_allocate_nothing_either() {
-    let files: [(&str, &[(&str, &str)], i64); 4] = [
+    /// Name, parameters and the tables that grow.
+    type File = (&'static str, &'static [(&'static str, &'static str)], i64);
+    let files: [File; 4] = [
         ("shop", &[("shop.items", "1000"), ("shop.customers", "1000")], 2),
         ("tpcc", &[("tpcc.warehouses", "1"), ("tpcc.items", "1000"), ("tpcc.customers", "100")], 9),
         ("smallbank", &[("smallbank.customers", "1000")], 0),
