@@ -11,6 +11,7 @@
 //! | [`options`] | its parameters |
 //! | [`program`], [`draws`], [`interpret`], [`rows`] | the code, and its execution |
 //! | [`invariant`] | conditions on the tables after a run |
+//! | [`view`] | the file for systems outside: statements of SQL with their values |
 
 mod change;
 mod compile;
@@ -30,6 +31,7 @@ mod source;
 mod summary;
 #[cfg(test)]
 mod tests;
+pub mod view;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;

@@ -328,6 +328,14 @@ impl Memory {
         }
     }
 
+    /// Begins a try of a transaction.
+    #[inline]
+    pub(super) fn start(&mut self, code: &Code, input: &Input) {
+        self.begin(code);
+        self.draws =
+            if code.foreseeable { Draws::Repeated(0) } else { Draws::Made(SmallRng::seed_from_u64(input.seed)) };
+    }
+
     /// Runs a script in a transaction.
     #[inline]
     pub(super) fn run<T: Txn>(
@@ -337,9 +345,7 @@ impl Memory {
         tables: &Tables<'_>,
         input: &Input,
     ) -> Result<(), Abort> {
-        self.begin(code);
-        self.draws =
-            if code.foreseeable { Draws::Repeated(0) } else { Draws::Made(SmallRng::seed_from_u64(input.seed)) };
+        self.start(code, input);
         let first = input.first_unique;
         let mut at = 0;
         while at < code.steps.len() {
@@ -398,7 +404,7 @@ impl Memory {
 }
 
 /// The longest sleep, in microseconds.
-const SLEEP_MAX_US: u64 = 10_000_000;
+pub(super) const SLEEP_MAX_US: u64 = 10_000_000;
 
 /// The tables that are partitioned, and the number of partitions.
 #[derive(Clone, Debug)]

@@ -28,7 +28,7 @@ pub(super) struct Invariant {
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     pub(super) table: Option<usize>,
-    aggregates: Vec<(Aggregate, Source, Register)>,
+    pub(super) aggregates: Vec<(Aggregate, Source, Register)>,
     code: Code,
     result: Register,
     text: String,
@@ -48,7 +48,11 @@ impl Invariant {
         handles: &[Handle],
         rows: &[u64],
     ) -> Result<(), String> {
-        let [first, second] = [0, 1].map(|side| self.sides[side].value(store, tables, handles, rows));
+        self.judge([0, 1].map(|side| self.sides[side].value(store, tables, handles, rows)))
+    }
+
+    /// Judges the values of the two sides. Returns a sentence about how the condition fails.
+    pub(super) fn judge(&self, [first, second]: [i64; 2]) -> Result<(), String> {
         let holds = if self.at_least { first >= second } else { first == second };
         if holds {
             return Ok(());
@@ -118,9 +122,14 @@ impl Side {
                 }
             });
         }
+        self.computed(&sums)
+    }
+
+    /// Returns what is computed of the aggregates' values.
+    pub(super) fn computed(&self, sums: &[i64]) -> i64 {
         let mut memory = Memory::new(0, 1);
         memory.evaluate(&self.code, 0, |frame| {
-            self.aggregates.iter().zip(&sums).for_each(|((.., register), sum)| frame[*register as usize] = *sum);
+            self.aggregates.iter().zip(sums).for_each(|((.., register), sum)| frame[*register as usize] = *sum);
         });
         memory.frame[self.result as usize]
     }
