@@ -131,9 +131,9 @@ pub(crate) enum Command {
     /// promise.
     ///
     /// Each level has two runs: one that is measured, and one whose rows have two more columns,
-    /// which say who wrote them. The checker of histories judges the second. All tables are in a
-    /// new schema, database or file, contend_RANDOM, which is removed at the end. docs/sql.md
-    /// explains the levels and the output.
+    /// which name the writes that made them. The checker of histories judges the second. All tables
+    /// are in a new schema, database or file, contend_RANDOM, which is removed at the end.
+    /// docs/sql.md explains the levels and the output.
     ///
     /// The exit status is 1 if a level breaks its promise.
     #[cfg(feature = "sql")]

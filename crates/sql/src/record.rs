@@ -2,10 +2,10 @@
 //! that they make.
 //!
 //! Each row has two more columns: the mark of the write that made it, and the mark before. A mark
-//! says which transaction it was, and which of its writes. Every try of a transaction has a number
-//! of its own. So a number that no committed transaction has, but a row had, is a read of an aborted
-//! write. The mark itself is the row's fingerprint in the history: a read of a write that is not the
-//! last one is found by it.
+//! names the transaction and the write within it. Every try of a transaction has a number of its
+//! own. So a number that no committed transaction has, but a row had, is a read of an aborted
+//! write. The mark itself is the row's fingerprint in the history: it tells a read of an earlier
+//! write from a read of the last one.
 
 use contend_history::{Applied, History, Op, PushError, Scan, State, TableId, Transaction, Value as Fingerprint};
 use contend_workloads::file::view::{Action, Aggregate, Call, Executor, Relation, Value, View};
@@ -40,7 +40,8 @@ fn transaction_of(mark: u64) -> u64 {
     mark / WRITES
 }
 
-/// What a transaction did to rows: marks are what it saw and left. A key has a number for each column of the primary key.
+/// What a transaction did to rows: marks are what it saw and left. A key has a number for each
+/// column of the primary key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Operation {
     Read { table: usize, key: Vec<i64>, seen: Option<u64> },

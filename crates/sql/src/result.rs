@@ -135,13 +135,14 @@ impl LevelResult {
 
     /// Says what was found.
     pub fn found(&self) -> String {
+        let commits = self.verified.counts.commits;
         let mut found = match (&self.verified.worst, &self.verified.serial_replay_differs) {
             (Some(worst), _) => {
-                let more = self.verified.anomalies;
-                format!("{} ({}), {more} in {} transactions", worst.class, worst.name, self.verified.counts.commits)
+                let count = self.verified.anomalies;
+                format!("{} ({}), {count} in {commits} transactions", worst.class, worst.name)
             }
             (None, Some(differs)) => format!("a serial run differs: {differs}"),
-            (None, None) => "nothing".into(),
+            (None, None) => format!("nothing in {commits} transactions"),
         };
         if !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty() {
             found += "; an invariant is broken";

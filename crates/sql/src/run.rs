@@ -26,6 +26,8 @@ const STATEMENTS_IN_TRANSACTION: u64 = 100;
 const TRIES_MAX: u64 = 10_000;
 /// The longest pause before a transaction is tried again. The first pause is a hundredth of it.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// The longest recorded run, in lengths of a measured one: deadlocks may take seconds each.
+const VERIFY_SECONDS: f64 = 10.0;
 /// Statements by which the round trip is measured.
 const ROUND_TRIPS: usize = 201;
 /// The largest latency that is told from longer ones, in microseconds: ten minutes.
@@ -261,7 +263,8 @@ struct Done {
 #[derive(Clone, Copy)]
 enum Until {
     Time(Duration),
-    Transactions(u64),
+    /// This number of transactions, within this time.
+    Transactions(u64, Duration),
 }
 
 impl Run<'_> {
@@ -312,7 +315,8 @@ impl Run<'_> {
         prepare(self.place, self.server, view, Purpose::Record, self.watcher)?;
         let texts = RecordingTexts::new(self.server.product, view);
         let clients = self.config.clients as u64;
-        let until = Until::Transactions(self.config.verify_transactions.div_ceil(clients));
+        let longest = Duration::from_secs_f64(self.config.seconds * VERIFY_SECONDS);
+        let until = Until::Transactions(self.config.verify_transactions.div_ceil(clients), longest);
         let done = self.clients(until, |worker, until, ends| {
             let mut session = self.place.open_at(worker, true, self.server.product, self.level)?;
             let worker = worker as u64;
@@ -390,7 +394,7 @@ impl Run<'_> {
         let (begin, mut tries, mut transactions) = (Instant::now(), 0, 0);
         let is_over = |transactions: u64| match until {
             Until::Time(length) => begin.elapsed() >= length,
-            Until::Transactions(count) => transactions >= count,
+            Until::Transactions(count, longest) => transactions >= count || begin.elapsed() >= longest,
         };
         let is_ended =
             || self.watcher.is_stopped() || failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();

@@ -30,7 +30,8 @@ pub(crate) struct SqlArgs {
     /// Length of the measured run of each level, in seconds
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_hyphen_values = true)]
     seconds: f64,
-    /// Transactions of the recorded run that each level is judged by
+    /// Transactions of the recorded run that each level is judged by; the run also ends after ten
+    /// times --seconds
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = whole::<u64>)]
     verify_transactions: u64,
     /// Also run these protocols of the engine on the same file, with as many clients and the

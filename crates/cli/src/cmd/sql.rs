@@ -229,5 +229,6 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
             },
         ]);
     }
-    text + &format!("{table}\n")
+    text += &format!("{table}\n");
+    text
 }

@@ -54,8 +54,7 @@ pub enum Action {
     Aggregate(Vec<(Aggregate, Option<usize>)>),
     /// Sets columns of one row.
     Update(Vec<(usize, Formula)>),
-    /// Inserts a row: [`Call::values`](super::Call::values) has a value for each column. `or_nothing`
-    /// is the behaviour over an existing key.
+    /// Inserts a row: [`Call::values`](super::Call::values) has a value for each column.
     Insert {
         /// Whether an existing key is no mistake.
         or_nothing: bool,
@@ -85,6 +84,9 @@ pub(super) struct Planned {
     pub(super) statement: Statement,
     pub(super) values: Vec<Store>,
 }
+
+/// The new values of columns, and the values that they need besides columns.
+type Formulas = (Vec<(usize, Formula)>, Vec<Store>);
 
 /// Returns the column of a table that a source is, if it is one.
 pub(super) fn column_of(table: &Table, source: Source) -> Option<usize> {
@@ -191,7 +193,7 @@ fn loaded(code: &Code, tables: &[Table], access: u16) -> Vec<usize> {
 }
 
 /// Returns the formulas of an update that changes columns without reading others.
-fn changes(access: &Access, tables: &[Table]) -> (Vec<(usize, Formula)>, Vec<Store>) {
+fn changes(access: &Access, tables: &[Table]) -> Formulas {
     let table = &tables[access.table as usize];
     let mut values = Vec::new();
     let mut formulas = Vec::new();
@@ -300,12 +302,7 @@ impl Symbols<'_> {
 }
 
 /// Returns what an update makes of the row that it reads.
-fn formulas(
-    code: &Code,
-    tables: &[Table],
-    access: u16,
-    steps: std::ops::Range<usize>,
-) -> Read<(Vec<(usize, Formula)>, Vec<Store>)> {
+fn formulas(code: &Code, tables: &[Table], access: u16, steps: std::ops::Range<usize>) -> Read<Formulas> {
     let access = &code.accesses[access as usize];
     let table = &tables[access.table as usize];
     let loaded = access.loads.iter().filter_map(|load| Some((load.to, Formula::Column(column_of(table, load.from)?))));
