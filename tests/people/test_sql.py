@@ -211,6 +211,7 @@ def test_bad_input_is_one_line(server):
         (server, ["bank"], "valid: the path of a workload file"),
         (server, [bank, "--clients", "0"], "1 to 1000"),
         (server, [bank, "--beside", "silver"], "silver"),
+        (server, ["litmus", "--set", "bank.accounts=3"], "--set belongs to a workload file"),
         (wrong, [bank], "me"),
     ]:
         done = sql(of, *arguments, status=2)

@@ -101,6 +101,17 @@ impl SqlArgs {
         })
     }
 
+    /// Returns a flag that was given and makes sense with a workload file only.
+    pub(crate) fn flag_of_files(&self) -> Option<&'static str> {
+        let given = [
+            ("--beside", !self.beside.is_empty()),
+            ("--set", !self.settings.is_empty()),
+            ("--history", self.history.is_some()),
+            ("--out", self.out.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
     fn target(&self) -> Result<Target, UserError> {
         let mut url = self.url.clone();
         if url == "-" {

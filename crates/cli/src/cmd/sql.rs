@@ -86,6 +86,11 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
 
 /// Runs the table of anomalies.
 fn run_litmus(args: &SqlArgs, config: &SqlConfig) -> Result<Status, UserError> {
+    if let Some(flag) = args.flag_of_files() {
+        return Err(UserError::refused(format!(
+            "{flag} belongs to a workload file; valid with {LITMUS}: --isolation, --json"
+        )));
+    }
     let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();

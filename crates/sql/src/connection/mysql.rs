@@ -28,8 +28,12 @@ pub(crate) struct MySql {
 impl MySql {
     pub(crate) fn open(url: &str) -> Result<MySql, Failure> {
         // The parser's own message may repeat a part of the URL, and so the password.
-        let invalid =
-            || Failure::Fatal("the URL can't be read; valid: mysql://USER:PASSWORD@HOST:PORT/DATABASE".into());
+        let invalid = || {
+            Failure::Fatal(
+                "the URL can't be read, or has an unknown parameter; valid: mysql://USER:PASSWORD@HOST:PORT/DATABASE"
+                    .into(),
+            )
+        };
         let opts = Opts::from_url(url).map_err(|_| invalid())?;
         let has_database = opts.get_db_name().is_some_and(|name| !name.is_empty());
         // An update that leaves a row as it was has found it.

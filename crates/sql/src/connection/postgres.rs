@@ -21,8 +21,9 @@ pub(crate) struct Postgres {
 impl Postgres {
     pub(crate) fn open(url: &str) -> Result<Postgres, Failure> {
         // The parser's own message may repeat a part of the URL, and so the password.
-        let invalid =
-            || Failure::Fatal("the URL can't be read; valid: postgres://USER:PASSWORD@HOST:PORT/DATABASE".into());
+        let invalid = || {
+            Failure::Fatal("the URL can't be read, or has an unknown parameter; valid: postgres://USER:PASSWORD@HOST:PORT/DATABASE".into())
+        };
         let mut config: Config = url.parse().map_err(|_| invalid())?;
         config.connect_timeout(CONNECT).application_name("contend");
         let client = config.connect(NoTls).map_err(|error| failure(&error))?;
