@@ -11,6 +11,7 @@
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `check`, `list`, ... |
+//! | `sql` | `sql` |
 //! | `sweep` | `sweep` with its parts, and `plot` |
 //! | `workload` | workload files: `workload check`, `workload import` |
 //! | `values` | the values that flags take |
@@ -24,6 +25,8 @@ mod results;
 mod saturate;
 mod scripts;
 mod setup;
+#[cfg(feature = "sql")]
+mod sql;
 mod sweep;
 mod values;
 mod workload;
@@ -39,6 +42,8 @@ pub(crate) use results::{
     OnOff, RecoverArgs, ReportArgs, What,
 };
 pub(crate) use saturate::SaturateArgs;
+#[cfg(feature = "sql")]
+pub(crate) use sql::{LITMUS, SqlArgs};
 pub(crate) use sweep::{MergeArgs, PlotArgs, StatusArgs, SweepArgs, SweepCommand};
 pub(crate) use workload::{ImportCommand, WorkloadArgs, WorkloadCommand, config_of};
 
@@ -55,6 +60,15 @@ pub(crate) use workload::{ImportCommand, WorkloadArgs, WorkloadCommand, config_o
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The arguments of `sql` in a build without it.
+#[cfg(not(feature = "sql"))]
+#[derive(Debug, clap::Args)]
+pub(crate) struct NoSqlArgs {
+    /// Whatever a build with SQL takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,6 +136,20 @@ pub(crate) enum Command {
     Analyse(AnalyseArgs),
     /// Check a workload file, or write one from a trace.
     Workload(WorkloadArgs),
+    /// Run a workload file on a system that speaks SQL, and judge each isolation level by its own
+    /// promise.
+    ///
+    /// Each level has two runs: one that is measured, and one whose rows have two more columns,
+    /// which name the writes that made them. The checker of histories judges the second. All tables
+    /// are in a new schema, database or file, contend_RANDOM, which is removed at the end.
+    /// docs/sql.md explains the levels and the output.
+    ///
+    /// The exit status is 1 if a level breaks its promise.
+    #[cfg(feature = "sql")]
+    Sql(SqlArgs),
+    /// Run a workload file on a system that speaks SQL: this build can't, see docs/sql.md.
+    #[cfg(not(feature = "sql"))]
+    Sql(NoSqlArgs),
     /// Judge a history: is it serializable, and if not, why?
     Check(CheckArgs),
     /// Recover a database from its folder: read its durable transactions, report them, and take a

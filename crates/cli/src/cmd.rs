@@ -19,6 +19,8 @@ pub(crate) mod run;
 pub(crate) mod saturate;
 pub(crate) mod shell;
 pub(crate) mod soak;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 pub(crate) mod sweep;
 pub(crate) mod workload;
 

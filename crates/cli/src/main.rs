@@ -116,6 +116,12 @@ fn main() -> ExitCode {
         Command::Plot(args) => cmd::sweep::plot(&args),
         Command::Analyse(args) => cmd::analyse::run(&args),
         Command::Workload(args) => cmd::workload::run(&args),
+        #[cfg(feature = "sql")]
+        Command::Sql(args) => cmd::sql::run(&args),
+        #[cfg(not(feature = "sql"))]
+        Command::Sql(_) => Err(UserError::refused(
+            "this contend was built without SQL; valid: cargo build -p contend-cli --release --features sql",
+        )),
         Command::Check(args) => cmd::check::run(&args),
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),

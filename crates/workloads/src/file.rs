@@ -12,6 +12,7 @@
 //! | [`plain`] | files of plain pgbench scripts |
 //! | [`program`], [`draws`], [`recent`], [`interpret`], [`rows`] | the code, and its execution |
 //! | [`invariant`], [`loaded`] | conditions on the tables after a run, and the keys of loaded rows |
+//! | [`view`] | the file for systems outside: statements of SQL with their values |
 
 mod change;
 mod compile;
@@ -35,6 +36,7 @@ mod source;
 mod summary;
 #[cfg(test)]
 mod tests;
+pub mod view;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;

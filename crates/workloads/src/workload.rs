@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{DeclaredTable, TypeSet, Types};
+use contend_model::random::SplitMix64;
 use contend_model::{
     Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, KeyWords, Load, Options, OutOfMemory, TableSpec,
     Tables, Txn,
@@ -50,6 +51,17 @@ pub enum ThinkTime {
     Constant(f64),
     /// A time with an exponential distribution, and this mean.
     Exponential(f64),
+}
+
+impl ThinkTime {
+    /// Draws a time, in microseconds.
+    pub fn draw(self, random: &mut SplitMix64) -> f64 {
+        match self {
+            ThinkTime::Constant(microseconds) => microseconds,
+            // 1 minus a fraction is above 0, so the logarithm is finite.
+            ThinkTime::Exponential(mean) => -(1.0 - random.fraction()).ln() * mean,
+        }
+    }
 }
 
 /// What a workload's transactions can declare before they begin, by [`Workload::declare`].

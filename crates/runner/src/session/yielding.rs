@@ -95,12 +95,7 @@ impl Thinking {
     /// Draws how long the client thinks now, in microseconds.
     fn draw(&mut self) -> f64 {
         let after_last = self.last.and_then(|kind| self.by_kind.get(kind).copied().flatten());
-        let microseconds = |time| match time {
-            ThinkTime::Constant(microseconds) => microseconds,
-            // 1 minus a fraction is above 0, so the logarithm is finite.
-            ThinkTime::Exponential(mean) => -(1.0 - self.random.fraction()).ln() * mean,
-        };
-        [self.always, after_last].into_iter().flatten().map(microseconds).sum()
+        [self.always, after_last].into_iter().flatten().map(|time| time.draw(&mut self.random)).sum()
     }
 
     /// Thinks. The worker is offline meanwhile: it holds back no epoch.

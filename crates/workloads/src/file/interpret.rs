@@ -409,6 +409,16 @@ impl Memory {
         }
     }
 
+    /// Begins a try of a transaction. Returns the step with which it goes on.
+    #[inline]
+    pub(super) fn start(&mut self, code: &Code, input: &Input) -> usize {
+        self.fresh.take().unwrap_or_else(|| {
+            self.begin(code);
+            self.draws = if input.is_foreseen { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
+            0
+        })
+    }
+
     /// Runs a script in a transaction, piece by piece. `repeats` says whether a piece may run
     /// again.
     #[inline]
@@ -421,11 +431,7 @@ impl Memory {
         repeats: bool,
     ) -> Result<(), Abort> {
         let first = input.first_unique;
-        let mut at = self.fresh.take().unwrap_or_else(|| {
-            self.begin(code);
-            self.draws = if input.is_foreseen { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
-            0
-        });
+        let mut at = self.start(code, input);
         for piece in &code.pieces {
             self.run_steps(tx, code, tables, at..piece.steps.start, first)?;
             at = piece.steps.end;
@@ -548,7 +554,7 @@ impl Memory {
 }
 
 /// The longest sleep, in microseconds.
-const SLEEP_MAX_US: u64 = 10_000_000;
+pub(super) const SLEEP_MAX_US: u64 = 10_000_000;
 
 /// The tables that are partitioned, and the number of partitions.
 #[derive(Clone, Debug)]

@@ -34,11 +34,11 @@ pub(super) struct Invariant {
 pub(super) struct Side {
     pub(super) table: Option<usize>,
     /// The columns by which rows form groups.
-    groups: Vec<Source>,
+    pub(super) groups: Vec<Source>,
     /// The columns of a row that `row` computes with.
-    loads: Vec<(Source, Register)>,
-    row: Code,
-    aggregates: Vec<Aggregated>,
+    pub(super) loads: Vec<(Source, Register)>,
+    pub(super) row: Code,
+    pub(super) aggregates: Vec<Aggregated>,
     code: Code,
     result: Register,
     text: String,
@@ -46,15 +46,15 @@ pub(super) struct Side {
 
 /// An aggregate, and the register of its result.
 #[derive(Clone, Debug)]
-struct Aggregated {
-    aggregate: Aggregate,
-    of: Argument,
+pub(super) struct Aggregated {
+    pub(super) aggregate: Aggregate,
+    pub(super) of: Argument,
     to: Register,
 }
 
 /// What of a row an aggregate takes.
 #[derive(Clone, Copy, Debug)]
-enum Argument {
+pub(super) enum Argument {
     Column(Source),
     /// The value in this register, computed of columns.
     Computed(Register),
@@ -64,7 +64,7 @@ enum Argument {
 pub(super) type LoadedKeys<'a> = &'a dyn Fn(usize, &mut dyn FnMut(KeyWords));
 
 /// The numbers of a side, by the values of its groups. Without groups it is one, of no values.
-type Numbers = BTreeMap<Vec<i64>, i64>;
+pub(super) type Numbers = BTreeMap<Vec<i64>, i64>;
 
 impl Invariant {
     /// Whether the condition reads this table.
@@ -83,8 +83,7 @@ impl Invariant {
         })
     }
 
-    /// Checks the condition. A group that one side lacks counts as 0 there. Returns a sentence
-    /// about how the condition fails.
+    /// Checks the condition. Returns a sentence about how it fails.
     pub(super) fn check<S: Inspect>(
         &self,
         store: &S,
@@ -92,7 +91,12 @@ impl Invariant {
         handles: &[Handle],
         loaded: LoadedKeys<'_>,
     ) -> Result<(), String> {
-        let [first, second] = self.sides.each_ref().map(|side| side.numbers(store, tables, handles, loaded));
+        self.judge(self.sides.each_ref().map(|side| side.numbers(store, tables, handles, loaded)))
+    }
+
+    /// Judges the numbers of the two sides. A group that one side lacks counts as 0 there. Returns
+    /// a sentence about how the condition fails.
+    pub(super) fn judge(&self, [first, second]: [Numbers; 2]) -> Result<(), String> {
         for group in first.keys().chain(second.keys()) {
             let [a, b] = [&first, &second].map(|side| side.get(group).copied().unwrap_or(0));
             if a == b || self.at_least && a > b {
@@ -268,6 +272,13 @@ impl Side {
                 }
             });
         }
+        self.computed(sums)
+    }
+
+    /// Returns what is computed of the aggregates of each group. Without groups an empty list of
+    /// aggregates stands for no row.
+    pub(super) fn computed(&self, sums: impl IntoIterator<Item = (Vec<i64>, Vec<i64>)>) -> Numbers {
+        let mut memory = Memory::new(0, 1);
         let number = |(group, sums): (Vec<i64>, Vec<i64>)| {
             memory.evaluate(&self.code, 0, |frame| {
                 self.aggregates.iter().zip(sums).for_each(|(of, sum)| frame[of.to] = sum);

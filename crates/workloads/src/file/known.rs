@@ -118,19 +118,6 @@ pub(super) fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option
         Step::Distinct { to, .. } => (vec![(to, 1)], None),
         Step::Latest { to, rank, .. } => (vec![(to, 1)], Some(vec![rank])),
         Step::Repeat { count, left, .. } => (vec![(left, 1)], Some(vec![count])),
-        Step::Read { access }
-        | Step::Modify { access, .. }
-        | Step::Update { access }
-        | Step::Write { access }
-        | Step::Insert { access, .. }
-        | Step::Delete { access }
-        | Step::Scan { access }
-        | Step::Each { access, .. } => loads(access),
-        Step::Unless { .. }
-        | Step::Jump { .. }
-        | Step::Again { .. }
-        | Step::Next { .. }
-        | Step::Cancel
-        | Step::Sleep { .. } => (Vec::new(), Some(Vec::new())),
+        _ => step.access().map_or((Vec::new(), Some(Vec::new())), loads),
     }
 }

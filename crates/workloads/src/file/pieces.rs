@@ -21,7 +21,7 @@ pub(super) fn find(code: &mut Code, tables: &[Table]) {
     let (mut at, mut sleeps) = (0, false);
     while at < code.steps.len() {
         let end = end_of(&code.steps, at);
-        let accesses = code.steps[at..end].iter().any(|step| access_of(step).is_some());
+        let accesses = code.steps[at..end].iter().any(|step| step.access().is_some());
         let cancels = code.steps[at..end].iter().any(|step| matches!(step, Step::Cancel));
         sleeps |= code.steps[at..end].iter().any(|step| matches!(step, Step::Sleep { .. }));
         if !accesses && !cancels && !sleeps && ranges.is_empty() {
@@ -55,23 +55,9 @@ fn end_of(steps: &[Step], start: usize) -> usize {
     end
 }
 
-fn access_of(step: &Step) -> Option<u16> {
-    match *step {
-        Step::Read { access }
-        | Step::Modify { access, .. }
-        | Step::Update { access }
-        | Step::Write { access }
-        | Step::Insert { access, .. }
-        | Step::Delete { access }
-        | Step::Scan { access }
-        | Step::Each { access, .. } => Some(access),
-        _ => None,
-    }
-}
-
 fn piece_of(code: &Code, tables: &[Table], number: usize, steps: Range<usize>) -> ScriptPiece {
     let own = &code.steps[steps.clone()];
-    let first = own.iter().find_map(access_of).map(|access| &code.accesses[access as usize]);
+    let first = own.iter().find_map(Step::access).map(|access| &code.accesses[access as usize]);
     // The number makes the name unique within the transaction.
     let name = match first {
         Some(access) => format!("{}-{}", tables[access.table as usize].name, number + 1),
@@ -111,7 +97,7 @@ fn accesses_of(code: &Code, steps: Range<usize>) -> BTreeMap<(u16, Mode), Groups
         *of = of.union(groups);
     };
     for step in &code.steps[steps] {
-        let Some(access) = access_of(step).map(|access| &code.accesses[access as usize]) else { continue };
+        let Some(access) = step.access().map(|access| &code.accesses[access as usize]) else { continue };
         let mode = match step {
             Step::Insert { .. } => Mode::Insert,
             Step::Delete { .. } => Mode::Delete,

@@ -30,22 +30,38 @@ pub(super) const ROW: Register = 2;
 /// An operation on two words. Arithmetic wraps around. What is divided by 0 gives 0: a transaction
 /// that is going to abort may divide by anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
+pub enum Operator {
+    /// The sum.
     Add,
+    /// The difference.
     Subtract,
+    /// The product.
     Multiply,
+    /// The quotient, towards 0.
     Divide,
+    /// The remainder, with the sign of the first.
     Modulo,
+    /// Whether they are equal.
     Equal,
+    /// Whether they differ.
     Unequal,
+    /// Whether the first is less.
     Less,
+    /// Whether the first is not more.
     AtMost,
+    /// Whether both are not 0.
     And,
+    /// Whether one is not 0.
     Or,
+    /// The exclusive or of their bits.
     Xor,
+    /// The smaller one.
     Least,
+    /// The larger one.
     Greatest,
+    /// The first, its bits shifted up by the second.
     ShiftLeft,
+    /// The first, its bits shifted down by the second.
     ShiftRight,
     /// The absolute value of the first; the second is ignored.
     Absolute,
@@ -142,6 +158,23 @@ pub(super) enum Step {
     Sleep { amount: Register, unit: u32 },
 }
 
+impl Step {
+    /// Returns the access of a step that touches rows.
+    pub(super) fn access(&self) -> Option<u16> {
+        match *self {
+            Step::Read { access }
+            | Step::Modify { access, .. }
+            | Step::Update { access }
+            | Step::Write { access }
+            | Step::Insert { access, .. }
+            | Step::Delete { access }
+            | Step::Scan { access }
+            | Step::Each { access, .. } => Some(access),
+            _ => None,
+        }
+    }
+}
+
 /// The copying of a column to registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
@@ -182,10 +215,12 @@ pub(super) enum Change {
 
 /// How the rows of a scan become one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aggregate {
+pub enum Aggregate {
     /// A sum; a count adds up ones.
     Sum,
+    /// The smallest value.
     Least,
+    /// The largest value.
     Greatest,
 }
 

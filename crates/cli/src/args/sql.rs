@@ -1,0 +1,158 @@
+//! The flags of `sql`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use contend_runner::RunConfig;
+use contend_sql::Target;
+use contend_sql::run::SqlConfig;
+use contend_sql::system::ALL;
+
+use super::values::{add_settings, chosen_twice, names, whole};
+use crate::UserError;
+
+#[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    /// The path of a workload file, or `litmus` for the table of anomalies by level
+    #[arg(value_name = "FILE.toml|litmus")]
+    pub(crate) file: String,
+    /// The database: postgres://USER:PASSWORD@HOST:PORT/DATABASE, mysql://..., sqlite:PATH; of
+    /// several hosts, separated by commas, each client takes one in turn; `-` reads the URL from
+    /// stdin, so that no list of processes shows a password
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// Isolation levels, separated by commas, as the system names them (repeatable-read), or `all`
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', default_value = ALL)]
+    isolation: Vec<String>,
+    /// Clients, 1 to 1000, each with a connection and a thread of its own
+    #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 8, value_parser = whole::<usize>)]
+    pub(crate) clients: usize,
+    /// Length of the measured run of each level, in seconds
+    #[arg(long, value_name = "S", default_value_t = 5.0, allow_hyphen_values = true)]
+    seconds: f64,
+    /// Transactions of the recorded run that each level is judged by; the run also ends after ten
+    /// times --seconds
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = whole::<u64>)]
+    verify_transactions: u64,
+    /// Also run these protocols of the engine on the same file, with as many clients and the
+    /// measured round trip before each statement
+    #[arg(long, value_name = "P,Q,...", value_delimiter = ',')]
+    beside: Vec<String>,
+    /// Set a parameter of the file, as NAME.PARAMETER=VALUE; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 42, value_parser = whole::<u64>)]
+    seed: u64,
+    /// Write the history of the recorded run to this file as JSON lines, or to stdout (-); it needs
+    /// a single isolation level
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// The folder for sql.json and a history of each level, history-LEVEL.jsonl
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Overwrite the files in the folder of --out
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
+    /// Write the result to this file as JSON, or to stdout (-); the table then goes to stderr
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// The name that stands for the table of anomalies.
+pub(crate) const LITMUS: &str = "litmus";
+/// The longest measured run, in seconds: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+/// The longest recorded run.
+const VERIFY_MAX: u64 = 1_000_000;
+
+impl SqlArgs {
+    /// Returns what the flags ask for.
+    ///
+    /// # Errors
+    /// A flag is not valid.
+    pub(crate) fn config(&self) -> Result<SqlConfig, UserError> {
+        if !(1..=1000).contains(&self.clients) {
+            return Err(UserError::refused(format!("--clients: {} is out of range; valid: 1 to 1000", self.clients)));
+        }
+        if !(self.seconds > 0.0 && self.seconds <= SECONDS_MAX) {
+            let seconds = self.seconds;
+            return Err(UserError::refused(format!("--seconds: {seconds} is out of range; valid: above 0, to 86400")));
+        }
+        if !(1..=VERIFY_MAX).contains(&self.verify_transactions) {
+            return Err(UserError::refused(format!(
+                "--verify-transactions: {} is out of range; valid: 1 to {VERIFY_MAX}",
+                self.verify_transactions
+            )));
+        }
+        let levels = names(&self.isolation);
+        if self.history.is_some() && (levels.len() != 1 || levels[0] == ALL) {
+            return Err(UserError::refused(
+                "--history holds the history of one level; valid: one level by --isolation, or --out for all levels",
+            ));
+        }
+        Ok(SqlConfig {
+            target: self.target()?,
+            levels,
+            clients: self.clients,
+            seconds: self.seconds,
+            verify_transactions: self.verify_transactions,
+            seed: self.seed,
+        })
+    }
+
+    /// Returns a flag that was given and makes sense with a workload file only.
+    pub(crate) fn flag_of_files(&self) -> Option<&'static str> {
+        let given = [
+            ("--beside", !self.beside.is_empty()),
+            ("--set", !self.settings.is_empty()),
+            ("--history", self.history.is_some()),
+            ("--out", self.out.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
+    fn target(&self) -> Result<Target, UserError> {
+        let mut url = self.url.clone();
+        if url == "-" {
+            url.clear();
+            std::io::stdin().read_line(&mut url).map_err(|error| UserError::refused(format!("--url -: {error}")))?;
+        }
+        Target::read(url.trim()).map_err(|error| UserError::refused(format!("--url: {error}")))
+    }
+
+    /// Returns the engine's configuration with the workload file: for its tables and options.
+    ///
+    /// # Errors
+    /// A setting is no setting.
+    pub(crate) fn workload(&self) -> Result<RunConfig, UserError> {
+        let mut config = RunConfig {
+            workload: self.file.clone(),
+            protocols: vec!["silo".into()],
+            threads: self.clients,
+            seed: self.seed,
+            ..RunConfig::default()
+        };
+        add_settings(&mut config, &self.settings)?;
+        Ok(config)
+    }
+
+    /// Returns the configuration of the engine's runs, with this round trip in microseconds;
+    /// nothing without `--beside`.
+    ///
+    /// # Errors
+    /// A setting or a protocol is not valid.
+    pub(crate) fn beside(&self, round_trip_us: f64) -> Result<Option<RunConfig>, UserError> {
+        let protocols = names(&self.beside);
+        if protocols.is_empty() {
+            return Ok(None);
+        }
+        if let Some(name) = chosen_twice(&protocols) {
+            return Err(UserError::refused(format!("--beside: {name} is given twice; valid: once")));
+        }
+        let mut config = RunConfig { protocols, window_seconds: self.seconds, windows: 1, ..self.workload()? };
+        let round_trip = (round_trip_us.round() as u64).to_string();
+        config.settings.entry("interactive.round_trip_us".into()).or_insert(round_trip);
+        Ok(Some(config))
+    }
+}

@@ -1,0 +1,159 @@
+//! What a run has found, for people and for programs.
+
+use std::collections::BTreeMap;
+
+use contend_history::{Anomaly, Isolation};
+use serde::Serialize;
+
+use crate::system::Level;
+
+/// A workload file on a system that speaks SQL.
+#[derive(Clone, Debug, Serialize)]
+pub struct SqlResult {
+    /// The workload file, as the user named it.
+    pub workload: String,
+    /// The database, without a password.
+    pub database: String,
+    /// The server's name and version.
+    pub server: String,
+    /// The clients, each with a connection and a thread of its own.
+    pub clients: usize,
+    /// The median time from a statement to its answer, in microseconds.
+    pub round_trip_us: f64,
+    /// The seed of all draws.
+    pub seed: u64,
+    /// The levels, in the order in which they ran.
+    pub levels: Vec<LevelResult>,
+    /// Whether the run was stopped before its end.
+    pub partial: bool,
+}
+
+/// One isolation level.
+#[derive(Clone, Debug, Serialize)]
+pub struct LevelResult {
+    /// The level, and what it promises.
+    pub level: Level,
+    /// The run without additional columns.
+    pub measured: Measured,
+    /// The run that was recorded.
+    pub verified: Verified,
+}
+
+/// A run that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Its length in seconds.
+    pub seconds: f64,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Committed transactions a second.
+    pub throughput_tps: f64,
+    /// The tries that the database aborted, as a share of all tries.
+    pub abort_rate: f64,
+    /// Each type of transactions.
+    pub kinds: Vec<KindResult>,
+    /// A sentence about each invariant that did not hold afterwards.
+    pub failed_invariants: Vec<String>,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// Transactions that cancelled themselves.
+    pub cancelled: u64,
+    /// Tries that the database aborted, by the reason that it gave.
+    pub aborts_by_reason: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    /// Returns the number of aborted tries.
+    pub fn aborts(&self) -> u64 {
+        self.aborts_by_reason.values().sum()
+    }
+
+    /// Returns aborted tries as a share of all tries.
+    pub fn abort_rate(&self) -> f64 {
+        let aborts = self.aborts();
+        aborts as f64 / (self.commits + self.cancelled + aborts).max(1) as f64
+    }
+
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.commits += other.commits;
+        self.cancelled += other.cancelled;
+        for (reason, count) in &other.aborts_by_reason {
+            *self.aborts_by_reason.entry(reason.clone()).or_default() += count;
+        }
+    }
+}
+
+/// A type of transactions.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindResult {
+    /// Its name.
+    pub kind: String,
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// The median time from the first try to the commit, in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile of it.
+    pub p99_us: f64,
+}
+
+/// A run that was recorded and judged.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verified {
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// The transactions and operations of the history.
+    pub operations: usize,
+    /// Whether the history keeps the level's promise.
+    pub kept: bool,
+    /// How many anomalies there are, allowed ones included.
+    pub anomalies: usize,
+    /// The worst of them, with its evidence.
+    pub worst: Option<Anomaly>,
+    /// How a serial run of the same transactions differs, although no anomaly was found.
+    pub serial_replay_differs: Option<String>,
+    /// Whether everything about the order of versions was known.
+    pub exact: bool,
+    /// A sentence about each invariant that did not hold afterwards.
+    pub failed_invariants: Vec<String>,
+}
+
+impl LevelResult {
+    /// Whether the level breaks its promise: by an anomaly, or, if it promises serializability, by
+    /// an invariant.
+    pub fn failed(&self) -> bool {
+        let breaks_invariant =
+            !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty();
+        !self.verified.kept || self.level.promise == Isolation::Serializable && breaks_invariant
+    }
+
+    /// Says what was found.
+    pub fn found(&self) -> String {
+        let commits = self.verified.counts.commits;
+        let mut found = match (&self.verified.worst, &self.verified.serial_replay_differs) {
+            (Some(worst), _) => {
+                let count = self.verified.anomalies;
+                format!("{} ({}), {count} in {commits} transactions", worst.class, worst.name)
+            }
+            (None, Some(differs)) => format!("a serial run differs: {differs}"),
+            (None, None) => format!("nothing in {commits} transactions"),
+        };
+        if !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty() {
+            found += "; an invariant is broken";
+        }
+        if self.failed() { format!("BROKEN: {found}") } else { found }
+    }
+}
+
+impl SqlResult {
+    /// Whether a level breaks its promise.
+    pub fn failed(&self) -> bool {
+        self.levels.iter().any(LevelResult::failed)
+    }
+}
