@@ -1,19 +1,13 @@
 """Workload files on real servers: PostgreSQL and MariaDB, each started for the test in a folder of its own."""
 
-import contextlib
-import glob
 import json
 import os
-import pathlib
-import pwd
-import shutil
 import signal
-import socket
 import subprocess
-import tempfile
-import time
 
 import pytest
+import servers
+from servers import Server
 
 CONTEND = os.environ["CONTEND"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,102 +15,16 @@ SMALL = ["--clients", "4", "--seconds", "0.5", "--verify-transactions", "2000"]
 HOT = ["--set", "bank.accounts=10"]
 
 
-def program(name):
-    """A program of a server: in the path, or where the distribution keeps it."""
-    found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None) or shutil.which(name, path="/usr/sbin")
-    assert found, f".ci/setup installs {name}"
-    return found
-
-
-def unprivileged():
-    """Servers refuse to run as root: what starts a command as another user."""
-    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
-
-
-@contextlib.contextmanager
-def own_folder():
-    """A folder that the servers' user owns. Its path is short, as that of a socket has to be."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="contend-"))
-    if os.getuid() == 0:
-        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-    yield folder
-    shutil.rmtree(folder)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_until(answers, process, log):
-    for _ in range(600):
-        if answers():
-            return
-        assert process.poll() is None, f"the server has ended: {log.read_text(errors='replace')[-2000:]}"
-        time.sleep(0.1)
-    raise AssertionError(f"the server does not answer: {log.read_text(errors='replace')[-2000:]}")
-
-
-class Server:
-    """A server on loopback: its URL, and a way to ask it."""
-
-    def __init__(self, url, ask):
-        self.url, self.ask = url, ask
-
-
-@contextlib.contextmanager
-def running(folder, command):
-    """A server that runs as long as it is needed, and its log."""
-    log = folder / "log"
-    with log.open("w") as out:
-        process = subprocess.Popen([*unprivileged(), *command], stdout=out, stderr=out, cwd=folder)
-    try:
-        yield process, log
-    finally:
-        process.terminate()
-        process.wait()
-
-
 @pytest.fixture(scope="module")
 def postgres():
-    with own_folder() as folder:
-        password, data, port = folder / "password", folder / "data", free_port()
-        password.write_text("secret7")
-        subprocess.run([*unprivileged(), program("initdb"), "-D", data, "-U", "me", "-A", "md5", f"--pwfile={password}", "-E", "UTF8", "--no-sync"],
-                       check=True, capture_output=True, cwd=folder)
-        settings = ["listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"]
-        command = [program("postgres"), "-D", data, "-p", str(port), *(word for setting in settings for word in ["-c", setting])]
-
-        def ask(sql):
-            done = subprocess.run([program("psql"), "-h", "127.0.0.1", "-p", str(port), "-U", "me", "-d", "postgres", "-tAc", sql],
-                                  capture_output=True, text=True, env={**os.environ, "PGPASSWORD": "secret7"}, check=False)
-            return done.stdout.split() if done.returncode == 0 else None
-
-        with running(folder, command) as (process, log):
-            wait_until(lambda: ask("select 1") == ["1"], process, log)
-            yield Server(f"postgres://me:secret7@127.0.0.1:{port}/postgres", ask)
+    with servers.postgres_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def mariadb():
-    with own_folder() as folder:
-        data, port, plug = folder / "data", free_port(), folder / "socket"
-        subprocess.run([*unprivileged(), program("mariadb-install-db"), "--no-defaults", f"--datadir={data}",
-                        "--auth-root-authentication-method=normal", "--skip-test-db"], check=True, capture_output=True, cwd=folder)
-        command = [program("mariadbd"), "--no-defaults", f"--datadir={data}", f"--port={port}", f"--socket={plug}", "--bind-address=127.0.0.1",
-                   f"--pid-file={folder / 'pid'}", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"]
-
-        def ask(sql):
-            done = subprocess.run([program("mariadb"), "--no-defaults", f"--socket={plug}", "-u", "root", "-N", "-e", sql],
-                                  capture_output=True, text=True, check=False)
-            return done.stdout.split() if done.returncode == 0 else None
-
-        with running(folder, command) as (process, log):
-            wait_until(lambda: ask("select 1") == ["1"], process, log)
-            user = "create user me@'127.0.0.1' identified by 'secret7'; grant all on *.* to me@'127.0.0.1'; create database mine"
-            assert ask(user) is not None
-            yield Server(f"mysql://me:secret7@127.0.0.1:{port}/mine", ask)
+    with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
+        yield server
 
 
 @pytest.fixture(scope="module", params=["postgres", "mariadb"])
@@ -228,6 +136,32 @@ def test_a_server_that_is_killed_ends_the_run_with_one_line(postgres):
     _, error = process.communicate(timeout=60)
     assert process.returncode == 1 and len(error.splitlines()) == 1 and "secret7" not in error, error
     assert postgres.ask(SCHEMAS) == ["0"], "the tables are removed all the same"
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_what_a_crash_loses_is_found(is_durable, tmp_path):
+    # Without its flushes the server acknowledges what it keeps in memory alone.
+    options = ["--innodb-flush-log-at-trx-commit=1"] if is_durable else ["--innodb-flush-log-at-trx-commit=0", "--innodb-flush-log-at-timeout=2700"]
+    with servers.mariadb_server(*options) as server:
+        out = tmp_path / "out.json"
+        process = subprocess.Popen([CONTEND, "sql", f"{ROOT}/workloads/bank.toml", "--isolation", "serializable", "--clients", "4", "--seconds", "0.1", "--verify-transactions",
+                                    "20000", "--reconnect", "60s", "--json", out, "--url", server.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        table = "select concat(table_schema, '.', table_name) from information_schema.columns where column_name = '_w' limit 1"
+        while not (name := server.ask(table)) or server.ask(f"select max(_w) > 1e9 from {name[0]}") != ["1"]:
+            assert process.poll() is None, process.communicate()
+        server.kill()
+        server.start()
+        text, error = process.communicate(timeout=200)
+        assert out.exists(), text + error
+        [level] = json.loads(out.read_text())["sql"]["levels"]
+        assert level["verified"]["aborts_by_reason"].get("connection lost", 0) + level["verified"]["unknown"] >= 4, "each client had to reconnect"
+        losses = level["verified"]["losses"]
+        if is_durable:
+            assert losses["count"] == 0 and level["verified"]["kept"] and process.returncode == 0, text
+        else:
+            assert losses["count"] > 0 and losses["examples"] and process.returncode == 1, text
+            assert " was committed, and its write is lost: account" in text
+        assert server.ask(SCHEMAS) == ["0"]
 
 
 def test_sqlite_needs_no_server(tmp_path):

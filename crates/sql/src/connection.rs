@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     Retry(String),
     /// The key is there already.
     Duplicate,
+    /// The connection is gone, or the server is about to end. The transaction is gone with it,
+    /// unless it was about to be committed: then nobody knows.
+    Lost(String),
     /// Anything else, in the database's own words.
     Fatal(String),
 }
@@ -45,7 +48,7 @@ impl Failure {
         match self {
             Failure::Retry(reason) => reason,
             Failure::Duplicate => "a key is there already".into(),
-            Failure::Fatal(words) => words,
+            Failure::Lost(words) | Failure::Fatal(words) => words,
         }
     }
 }
@@ -87,6 +90,36 @@ impl Place {
         })
     }
 
+    /// Opens a session on any host that answers, which sees all that was committed before.
+    pub(crate) fn open_any(&self, product: Product) -> Result<Box<dyn Session>, String> {
+        let mut session = self.any_host(|host| self.open(host, true))?;
+        self.wait_for_others(&mut *session, product, true)?;
+        Ok(session)
+    }
+
+    /// Makes a session wait until its node has applied what was committed on others, now and, if
+    /// `always`, before each select. Without it a node of Galera may still answer from tables that
+    /// others have replaced.
+    pub(crate) fn wait_for_others(
+        &self,
+        session: &mut dyn Session,
+        product: Product,
+        always: bool,
+    ) -> Result<(), String> {
+        if !matches!(product, Product::Galera { .. }) {
+            return Ok(());
+        }
+        let words = |failure: Failure| format!("{}: {}", self.target, failure.words());
+        session.batch("set session wsrep_sync_wait = 1").map_err(words)?;
+        session.execute("select 1", &[]).map_err(words)?;
+        if always { Ok(()) } else { session.batch("set session wsrep_sync_wait = default").map_err(words) }
+    }
+
+    /// Tries something on each host until one succeeds. Returns the error of the first.
+    fn any_host<T>(&self, tried: impl Fn(usize) -> Result<T, String>) -> Result<T, String> {
+        tried(0).or_else(|error| (1..self.target.host_count()).find_map(|host| tried(host).ok()).ok_or(error))
+    }
+
     /// Opens a session at a level.
     pub(crate) fn open_at(
         &self,
@@ -99,6 +132,7 @@ impl Place {
         for statement in level.statements(product) {
             session.batch(&statement).map_err(|failure| format!("{}: {}", self.target, failure.words()))?;
         }
+        self.wait_for_others(&mut *session, product, false)?;
         Ok(session)
     }
 
@@ -150,12 +184,14 @@ impl Place {
                 }
                 Ok(())
             }
-            Family::Postgres => postgres::Postgres::open(&self.target.url(0))
-                .and_then(|mut session| session.batch(&format!("drop schema if exists {} cascade", self.name)))
-                .map_err(words),
-            Family::MySql => mysql::MySql::open(&self.target.url(0))
-                .and_then(|mut session| session.batch(&format!("drop database if exists {}", self.name)))
-                .map_err(words),
+            Family::Postgres => self.any_host(|host| {
+                let mut session = postgres::Postgres::open(&self.target.url(host)).map_err(words)?;
+                session.batch(&format!("drop schema if exists {} cascade", self.name)).map_err(words)
+            }),
+            Family::MySql => self.any_host(|host| {
+                let mut session = mysql::MySql::open(&self.target.url(host)).map_err(words)?;
+                session.batch(&format!("drop database if exists {}", self.name)).map_err(words)
+            }),
         }
     }
 }

@@ -58,11 +58,13 @@ fn one_row(found: Rows, rows: &mut Rows) -> Result<u64, Failure> {
 }
 
 /// How a try ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
     Committed,
     /// The transaction has cancelled itself, and is rolled back.
     Cancelled,
+    /// The connection was lost at the commit, for this reason.
+    Unknown(String),
 }
 
 /// Runs a transaction once. `session` returns the executor's session, for the borders of the
@@ -79,7 +81,10 @@ pub(crate) fn attempt<E: Executor<Error = Failure>>(
 ) -> Result<Tried, Failure> {
     session(executor).batch("begin")?;
     let ended = view.run(client, input, executor).and_then(|ended| match ended {
-        Ended::Done => session(executor).batch("commit").map(|()| Tried::Committed),
+        Ended::Done => match session(executor).batch("commit") {
+            Err(Failure::Lost(words)) => Ok(Tried::Unknown(words)),
+            committed => committed.map(|()| Tried::Committed),
+        },
         Ended::Cancelled => session(executor).batch("rollback").map(|()| Tried::Cancelled),
     });
     if ended.is_err() {

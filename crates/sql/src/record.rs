@@ -33,10 +33,10 @@ pub(crate) enum Fault {
 }
 
 /// Writes of a transaction that have marks of their own.
-const WRITES: u64 = 1 << 20;
+pub(crate) const WRITES: u64 = 1 << 20;
 
 /// Returns the number of the transaction that has left a mark; 0 is the loader.
-fn transaction_of(mark: u64) -> u64 {
+pub(crate) fn transaction_of(mark: u64) -> u64 {
     mark / WRITES
 }
 
@@ -49,9 +49,9 @@ pub(crate) enum Operation {
     Scan { table: usize, low: Option<Vec<i64>>, high: Option<Vec<i64>>, seen: Vec<(Vec<i64>, u64)> },
 }
 
-/// A transaction that was committed.
+/// A transaction that was committed, or may have been.
 #[derive(Clone, Debug)]
-pub(crate) struct Committed {
+pub(crate) struct Recorded {
     pub(crate) number: u64,
     pub(crate) worker: u64,
     pub(crate) operations: Vec<Operation>,
@@ -296,7 +296,7 @@ fn aggregated(aggregates: &[(Aggregate, Option<usize>)], found: &[Vec<Value>]) -
 ///
 /// # Errors
 /// Two transactions have one number.
-pub(crate) fn history(relations: &[Relation], committed: &[Committed]) -> Result<History, PushError> {
+pub(crate) fn history(relations: &[Relation], committed: &[Recorded]) -> Result<History, PushError> {
     let mut history = History::new();
     let tables: Vec<TableId> = relations.iter().map(|relation| history.table(&relation.name)).collect();
     for transaction in committed {
@@ -336,7 +336,7 @@ fn op(history: &mut History, tables: &[TableId], operation: &Operation) -> Op {
 
 /// Returns the name of a key in a history. Names of several columns have one length, so that they
 /// are ordered as the keys are.
-fn name_of(key: &[i64]) -> String {
+pub(crate) fn name_of(key: &[i64]) -> String {
     match key {
         [one] => one.to_string(),
         several => several.iter().map(|part| format!("{part:019}")).collect::<Vec<_>>().join("/"),

@@ -64,8 +64,19 @@ pub struct Counts {
     pub commits: u64,
     /// Transactions that cancelled themselves.
     pub cancelled: u64,
+    /// Transactions whose connection was lost at the commit: nobody knows how they ended.
+    pub unknown: u64,
     /// Tries that the database aborted, by the reason that it gave.
     pub aborts_by_reason: BTreeMap<String, u64>,
+}
+
+/// What the database has acknowledged and does not have, or has and did not acknowledge.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Losses {
+    /// How many writes these are.
+    pub count: u64,
+    /// A sentence about each of the first.
+    pub examples: Vec<String>,
 }
 
 impl Counts {
@@ -77,12 +88,13 @@ impl Counts {
     /// Returns aborted tries as a share of all tries.
     pub fn abort_rate(&self) -> f64 {
         let aborts = self.aborts();
-        aborts as f64 / (self.commits + self.cancelled + aborts).max(1) as f64
+        aborts as f64 / (self.commits + self.cancelled + self.unknown + aborts).max(1) as f64
     }
 
     pub(crate) fn add(&mut self, other: &Counts) {
         self.commits += other.commits;
         self.cancelled += other.cancelled;
+        self.unknown += other.unknown;
         for (reason, count) in &other.aborts_by_reason {
             *self.aborts_by_reason.entry(reason.clone()).or_default() += count;
         }
@@ -120,17 +132,21 @@ pub struct Verified {
     pub serial_replay_differs: Option<String>,
     /// Whether everything about the order of versions was known.
     pub exact: bool,
+    /// The writes that were lost.
+    pub losses: Losses,
     /// A sentence about each invariant that did not hold afterwards.
     pub failed_invariants: Vec<String>,
 }
 
 impl LevelResult {
-    /// Whether the level breaks its promise: by an anomaly, or, if it promises serializability, by
-    /// an invariant.
+    /// Whether the level breaks its promise: by an anomaly, by a write that is lost, or, if it
+    /// promises serializability, by an invariant.
     pub fn failed(&self) -> bool {
         let breaks_invariant =
             !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty();
-        !self.verified.kept || self.level.promise == Isolation::Serializable && breaks_invariant
+        !self.verified.kept
+            || self.verified.losses.count > 0
+            || self.level.promise == Isolation::Serializable && breaks_invariant
     }
 
     /// Says what was found.
@@ -146,6 +162,12 @@ impl LevelResult {
         };
         if !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty() {
             found += "; an invariant is broken";
+        }
+        if self.verified.losses.count > 0 {
+            found += &format!("; {} acknowledged writes are lost", self.verified.losses.count);
+        }
+        if self.verified.counts.unknown > 0 {
+            found += &format!("; {} commits without an answer", self.verified.counts.unknown);
         }
         if self.failed() { format!("BROKEN: {found}") } else { found }
     }

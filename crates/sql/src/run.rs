@@ -1,42 +1,32 @@
 //! The run of a workload file at each isolation level: measured as it is, then recorded and judged.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use contend_history::{History, Isolation, check_bounded, replay};
-use contend_model::random::{SplitMix64, mix};
-use contend_workloads::file::Input;
 use contend_workloads::file::view::{Checks, RowMemory, Value, View};
-use hdrhistogram::Histogram;
 
+use crate::client::{Try, Until, histogram};
 use crate::connection::{Failure, Place};
 use crate::execute::{Plain, Tried, attempt, texts};
-use crate::record::{Committed, Fault, Recorder, RecordingTexts, history};
-use crate::result::{Counts, KindResult, LevelResult, Measured, SqlResult, Verified};
+use crate::losses::{LastRows, add_seen, losses};
+use crate::record::{Fault, Recorded, Recorder, RecordingTexts, history};
+use crate::result::{Counts, KindResult, LevelResult, Losses, Measured, SqlResult, Verified};
 use crate::system::{Level, Server};
 use crate::target::{Family, Target};
-use crate::text::{Purpose, create, load, quoted, whole_table};
+use crate::text::{Purpose, create, last_versions, load, quoted, whole_table};
 
 /// The most rows that one statement loads, and the most values: SQLite takes 32,766.
 const LOADED_TOGETHER: usize = 100;
 const VALUES_MAX: usize = 30_000;
 /// Statements of a transaction that loads.
 const STATEMENTS_IN_TRANSACTION: u64 = 100;
-/// Tries after which a transaction is taken to be stuck.
-const TRIES_MAX: u64 = 10_000;
-/// The longest pause before a transaction is tried again. The first pause is a hundredth of it.
-const PAUSE_MAX: Duration = Duration::from_millis(10);
-/// The longest time that a client thinks before it looks whether the run is over.
-const SLICE: Duration = Duration::from_millis(10);
 /// The longest recorded run, in lengths of a measured one: deadlocks may take seconds each.
 const VERIFY_SECONDS: f64 = 10.0;
 /// The least of this longest time.
 const VERIFY_LEAST: Duration = Duration::from_secs(60);
 /// Statements by which the round trip is measured.
 const ROUND_TRIPS: usize = 201;
-/// The largest latency that is told from longer ones, in microseconds: ten minutes.
-const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -51,6 +41,9 @@ pub struct SqlConfig {
     pub seconds: f64,
     /// The transactions of a recorded run.
     pub verify_transactions: u64,
+    /// How long a client that has lost its connection tries to get another one, on any host. 0 ends
+    /// the run.
+    pub reconnect: Duration,
     /// The seed of all draws.
     pub seed: u64,
 }
@@ -195,7 +188,7 @@ pub(crate) fn prepare(
     purpose: Purpose,
     watcher: &dyn Watcher,
 ) -> Result<(), String> {
-    let mut session = place.open(0, true)?;
+    let mut session = place.open_any(server.product)?;
     let words = |failure: Failure| failure.words();
     for (number, relation) in view.relations().iter().enumerate() {
         let name = quoted(server.product.family(), &relation.name);
@@ -233,7 +226,7 @@ pub(crate) fn prepare(
 
 /// Checks the invariants on the database.
 fn check(place: &Place, server: &Server, view: &View) -> Result<Checks, String> {
-    let mut session = place.open(0, true)?;
+    let mut session = place.open_any(server.product)?;
     let checks = view.check(|asked| {
         let (text, values) = whole_table(server.product, &view.relations()[asked.relation], asked);
         let (rows, _) = session.execute(&text, &values)?;
@@ -242,30 +235,27 @@ fn check(place: &Place, server: &Server, view: &View) -> Result<Checks, String> 
     checks.map_err(Failure::words)
 }
 
+/// Returns the last version of each row.
+fn last_rows(place: &Place, server: &Server, view: &View) -> Result<LastRows, String> {
+    let mut session = place.open_any(server.product)?;
+    let mut last = LastRows::new();
+    for (table, relation) in view.relations().iter().enumerate() {
+        let (rows, _) = session.execute(&last_versions(server.product, relation), &[]).map_err(Failure::words)?;
+        for mut row in rows {
+            let mark = row.pop().map_or(0, |mark| mark.number()) as u64;
+            last.insert((table, row.iter().map(Value::number).collect()), mark);
+        }
+    }
+    Ok(last)
+}
+
 /// One level of a run.
-struct Run<'a> {
-    config: &'a SqlConfig,
-    place: &'a Place,
-    server: &'a Server,
-    level: Level,
-    watcher: &'a dyn Watcher,
-}
-
-/// What a client has done.
-struct Done {
-    counts: Counts,
-    /// The latencies of each type, in microseconds.
-    latencies: Vec<Histogram<u64>>,
-    committed: Vec<Committed>,
-    seconds: f64,
-}
-
-/// When a client ends.
-#[derive(Clone, Copy)]
-enum Until {
-    Time(Duration),
-    /// This number of transactions, within this time.
-    Transactions(u64, Duration),
+pub(crate) struct Run<'a> {
+    pub(crate) config: &'a SqlConfig,
+    pub(crate) place: &'a Place,
+    pub(crate) server: &'a Server,
+    pub(crate) level: Level,
+    pub(crate) watcher: &'a dyn Watcher,
 }
 
 impl Run<'_> {
@@ -277,13 +267,10 @@ impl Run<'_> {
         self.watcher.begin(&format!("{}: measure", self.level.name));
         let texts = texts(self.server.product, view, Purpose::Measure);
         let until = Until::Time(Duration::from_secs_f64(seconds));
-        let done = self.clients(until, |worker, until, ends| {
-            let mut session = self.place.open_at(worker, true, self.server.product, self.level)?;
-            let mut plain = Plain { session: &mut *session, texts: &texts };
-            self.client(view, worker, until, ends, &mut |client, input, _| {
-                let tried = attempt(view, client, input, &mut plain, |plain| &mut *plain.session)?;
-                Ok((tried, None))
-            })
+        let done = self.clients(view, until, |session, Try { client, input, .. }| {
+            let mut plain = Plain { session, texts: &texts };
+            let tried = attempt(view, client, input, &mut plain, |plain| &mut *plain.session)?;
+            Ok((tried, None))
         })?;
         if self.watcher.is_stopped() {
             return Ok(None);
@@ -318,144 +305,42 @@ impl Run<'_> {
         let clients = self.config.clients as u64;
         let longest = Duration::from_secs_f64(self.config.seconds * VERIFY_SECONDS).max(VERIFY_LEAST);
         let until = Until::Transactions(self.config.verify_transactions.div_ceil(clients), longest);
-        let done = self.clients(until, |worker, until, ends| {
-            let mut session = self.place.open_at(worker, true, self.server.product, self.level)?;
-            let worker = worker as u64;
-            self.client(view, worker as usize, until, ends, &mut |client, input, tries| {
-                let mut recorder = Recorder {
-                    session: &mut *session,
-                    texts: &texts,
-                    relations: view.relations(),
-                    // Each try has a number of its own; 0 is the loader.
-                    writer: tries * clients + worker + 1,
-                    operations: Vec::new(),
-                    mark: 0,
-                    fault: Fault::None,
-                };
-                let tried = attempt(view, client, input, &mut recorder, |recorder| &mut *recorder.session)?;
-                if tried == Tried::Committed {
-                    recorder.committed()?;
-                }
-                let Recorder { writer, operations, .. } = recorder;
-                Ok((tried, Some(Committed { number: writer, worker, operations })))
-            })
+        let done = self.clients(view, until, |session, Try { client, input, worker, number }| {
+            let mut recorder = Recorder {
+                session,
+                texts: &texts,
+                relations: view.relations(),
+                // Each try has a number of its own; 0 is the loader.
+                writer: number * clients + worker as u64 + 1,
+                operations: Vec::new(),
+                mark: 0,
+                fault: Fault::None,
+            };
+            let tried = attempt(view, client, input, &mut recorder, |recorder| &mut *recorder.session)?;
+            if tried == Tried::Committed {
+                recorder.committed()?;
+            }
+            let Recorder { writer, operations, .. } = recorder;
+            Ok((tried, Some(Recorded { number: writer, worker: worker as u64, operations })))
         })?;
         if self.watcher.is_stopped() {
             return Ok(None);
         }
         let mut counts = Counts::default();
         done.iter().for_each(|done| counts.add(&done.counts));
-        let committed: Vec<Committed> = done.into_iter().flat_map(|done| done.committed).collect();
+        let (mut committed, mut unknown) = (Vec::new(), Vec::new());
+        for of in done {
+            committed.extend(of.committed);
+            unknown.extend(of.unknown);
+        }
+        let last = last_rows(self.place, self.server, view)?;
+        add_seen(&mut committed, unknown, &last);
+        let losses = losses(view.relations(), &committed, &last);
         let history = history(view.relations(), &committed).map_err(|error| error.to_string())?;
-        let verified = judge(&history, self.level.promise, counts)?;
+        let verified = Verified { losses, ..judge(&history, self.level.promise, counts)? };
         self.watcher.history(self.level.name, &history)?;
         Ok(Some(Verified { failed_invariants: check(self.place, self.server, view)?.failed, ..verified }))
     }
-
-    /// Runs all clients, each on a thread. The first failure ends them all.
-    fn clients(
-        &self,
-        until: Until,
-        client: impl Fn(usize, Until, &Mutex<Option<String>>) -> Result<Done, String> + Sync,
-    ) -> Result<Vec<Done>, String> {
-        let failed = Mutex::new(None);
-        let done = std::thread::scope(|scope| {
-            let (client, failed) = (&client, &failed);
-            let start = |worker: usize| {
-                scope.spawn(move || {
-                    client(worker, until, failed).map_err(|error| {
-                        failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-                    })
-                })
-            };
-            let threads: Vec<_> = (0..self.config.clients).map(start).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()?.ok()).collect()
-        });
-        match failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-            Some(error) => Err(error),
-            None => Ok(done),
-        }
-    }
-
-    /// Runs one client. `once` runs a try of a transaction; the number of the client's tries so far
-    /// comes with it.
-    fn client(
-        &self,
-        view: &View,
-        worker: usize,
-        until: Until,
-        failed: &Mutex<Option<String>>,
-        once: &mut Once<'_>,
-    ) -> Result<Done, String> {
-        let mut client = view.client(worker, self.config.clients, self.config.seed);
-        let mut input = Input::default();
-        let mut thinking = SplitMix64::new(mix(self.config.seed) ^ !(worker as u64));
-        let mut latencies: Vec<Histogram<u64>> = view.kinds().iter().map(|_| histogram()).collect();
-        let mut counts = Counts::default();
-        let mut committed = Vec::new();
-        let (begin, mut tries, mut transactions) = (Instant::now(), 0, 0);
-        let is_over = |transactions: u64| match until {
-            Until::Time(length) => begin.elapsed() >= length,
-            Until::Transactions(count, longest) => transactions >= count || begin.elapsed() >= longest,
-        };
-        let is_ended =
-            || self.watcher.is_stopped() || failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).is_some();
-        while !is_over(transactions) && !is_ended() {
-            view.next(&mut client, &mut input);
-            let start = Instant::now();
-            let first = tries;
-            loop {
-                tries += 1;
-                // The input is the same at each try: draws that followed an abort would choose
-                // other keys.
-                match once(&mut client, &input, tries - 1) {
-                    Ok((Tried::Committed, record)) => {
-                        counts.commits += 1;
-                        committed.extend(record);
-                        view.committed(&mut client, &input);
-                        let micros = start.elapsed().as_micros() as u64;
-                        latencies[view.kind(&input)].saturating_record(micros.max(1));
-                        break;
-                    }
-                    Ok((Tried::Cancelled, _)) => {
-                        counts.cancelled += 1;
-                        break;
-                    }
-                    Err(Failure::Retry(reason)) => {
-                        if tries - first >= TRIES_MAX {
-                            let kind = view.kinds()[view.kind(&input)];
-                            return Err(format!(
-                                "transaction '{kind}' was aborted {TRIES_MAX} times in a row: {reason}"
-                            ));
-                        }
-                        *counts.aborts_by_reason.entry(reason).or_default() += 1;
-                        if is_ended() {
-                            break;
-                        }
-                        // The one that is in the way needs time to end.
-                        let failures = u32::try_from(tries - first).unwrap_or(u32::MAX);
-                        std::thread::sleep((PAUSE_MAX / 100).saturating_mul(failures).min(PAUSE_MAX));
-                    }
-                    Err(failure) => return Err(failure.words()),
-                }
-            }
-            transactions += 1;
-            let time = view.think_time(view.kind(&input)).map_or(0.0, |time| time.draw(&mut thinking));
-            let over = Instant::now() + Duration::from_secs_f64(time / 1e6);
-            while !is_over(transactions) && !is_ended() && Instant::now() < over {
-                std::thread::sleep(over.saturating_duration_since(Instant::now()).min(SLICE));
-            }
-        }
-        Ok(Done { counts, latencies, committed, seconds: begin.elapsed().as_secs_f64() })
-    }
-}
-
-/// A try of a transaction: how it ended, and what was recorded of it.
-type Once<'a> =
-    dyn FnMut(&mut contend_workloads::file::Client, &Input, u64) -> Result<(Tried, Option<Committed>), Failure> + 'a;
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).expect("valid bounds")
 }
 
 /// Judges a history by a level's promise.
@@ -478,6 +363,7 @@ pub(crate) fn judge(history: &History, promise: Isolation, counts: Counts) -> Re
         worst: report.anomalies.first().cloned(),
         serial_replay_differs: differs.map(|differs| differs.to_string()),
         exact: report.is_exact(),
+        losses: Losses::default(),
         failed_invariants: Vec::new(),
     })
 }

@@ -11,7 +11,7 @@ use contend_workloads::file::view::{Value, View};
 use crate::connection::{Failure, Rows, Session};
 use crate::execute::{Tried, attempt};
 use crate::litmus;
-use crate::record::{Committed, Fault, Recorder, RecordingTexts, history};
+use crate::record::{Fault, Recorded, Recorder, RecordingTexts, history};
 use crate::result::Counts;
 use crate::run::{Made, SqlConfig, SqlError, Watcher, prepare, run};
 use crate::system::Product;
@@ -52,6 +52,7 @@ fn config(path: &std::path::Path) -> SqlConfig {
         clients: 3,
         seconds: 0.05,
         verify_transactions: 300,
+        reconnect: std::time::Duration::ZERO,
         seed: 7,
     }
 }
@@ -174,7 +175,7 @@ fn a_commit_that_is_dropped_is_found() {
             };
             let tried = attempt(&view, &mut client, &input, &mut recorder, |recorder| &mut *recorder.session);
             assert_eq!(tried, Ok(Tried::Committed));
-            committed.push(Committed { number: writer, worker: 0, operations: recorder.operations });
+            committed.push(Recorded { number: writer, worker: 0, operations: recorder.operations });
         }
         let history = history(view.relations(), &committed).expect("numbers of their own");
         let judged = crate::run::judge(&history, Isolation::Serializable, Counts::default()).expect("judged");

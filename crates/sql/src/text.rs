@@ -138,6 +138,15 @@ pub(crate) fn whole_table(product: Product, relation: &Relation, asked: &Sums) -
     (writer.text.sql, values)
 }
 
+/// Returns the select of the keys and marks of all rows.
+pub(crate) fn last_versions(product: Product, relation: &Relation) -> String {
+    let mut writer = Writer { product, relation, text: Text::default() };
+    let mut names = writer.names(&relation.key);
+    names.push(writer.quoted(WRITER));
+    writer.select(&names);
+    writer.text.sql
+}
+
 /// Returns the select of one column of the row of a statement: with MySQL a statement of its own.
 pub(crate) fn select_version(product: Product, relation: &Relation, statement: &Statement, column: &str) -> Text {
     let mut writer = Writer { product, relation, text: Text::default() };

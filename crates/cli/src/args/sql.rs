@@ -1,9 +1,11 @@
 //! The flags of `sql`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use contend_runner::RunConfig;
+use contend_runner::units::parse_time;
 use contend_sql::Target;
 use contend_sql::run::SqlConfig;
 use contend_sql::system::ALL;
@@ -31,9 +33,13 @@ pub(crate) struct SqlArgs {
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_hyphen_values = true)]
     seconds: f64,
     /// Transactions of the recorded run that each level is judged by; the run also ends after ten
-    /// times --seconds
+    /// times --seconds, or after a minute if that is longer
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = whole::<u64>)]
     verify_transactions: u64,
+    /// How long a client that has lost its connection tries to get another one, on any of the
+    /// hosts (30s, 2m); without it, a lost connection ends the run
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    reconnect: Option<Duration>,
     /// Also run these protocols of the engine on the same file, with as many clients and the
     /// measured round trip before each statement
     #[arg(long, value_name = "P,Q,...", value_delimiter = ',')]
@@ -97,6 +103,7 @@ impl SqlArgs {
             clients: self.clients,
             seconds: self.seconds,
             verify_transactions: self.verify_transactions,
+            reconnect: self.reconnect.unwrap_or_default(),
             seed: self.seed,
         })
     }
@@ -105,6 +112,7 @@ impl SqlArgs {
     pub(crate) fn flag_of_files(&self) -> Option<&'static str> {
         let given = [
             ("--beside", !self.beside.is_empty()),
+            ("--reconnect", self.reconnect.is_some()),
             ("--set", !self.settings.is_empty()),
             ("--history", self.history.is_some()),
             ("--out", self.out.is_some()),

@@ -208,6 +208,7 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
         if let Some(worst) = of.verified.worst.as_ref().filter(|_| !of.verified.kept) {
             text += &format!("{}: {worst}\n", of.level.name);
         }
+        of.verified.losses.examples.iter().for_each(|sentence| text += &format!("{}: {sentence}\n", of.level.name));
         for (run, failed) in
             [("measured", &of.measured.failed_invariants), ("recorded", &of.verified.failed_invariants)]
         {

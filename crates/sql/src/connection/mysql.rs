@@ -134,8 +134,18 @@ impl Session for MySql {
 }
 
 fn failure(error: &mysql::Error) -> Failure {
-    let mysql::Error::MySqlError(of) = error else { return Failure::Fatal(one_line(&error.to_string())) };
+    let of = match error {
+        mysql::Error::MySqlError(of) => of,
+        mysql::Error::IoError(_)
+        | mysql::Error::CodecError(_)
+        | mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(_)) => {
+            return Failure::Lost(one_line(&error.to_string()));
+        }
+        _ => return Failure::Fatal(one_line(&error.to_string())),
+    };
     match of.code {
+        // A node of Galera that belongs to no cluster, a server that ends, a session that was ended.
+        1047 | 1053 | 1927 => Failure::Lost(one_line(&format!("{} (error {})", of.message, of.code))),
         1213 => Failure::Retry("deadlock (1213)".into()),
         1205 => Failure::Retry("lock wait timeout (1205)".into()),
         1020 => Failure::Retry("record changed since last read (1020)".into()),

@@ -1,6 +1,7 @@
 //! PostgreSQL, and what speaks its protocol.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::Duration;
 
 use contend_workloads::file::view::Value;
@@ -119,13 +120,17 @@ fn failure(error: &postgres::Error) -> Failure {
             words += &format!(": {inner}");
             cause = inner.source();
         }
-        return Failure::Fatal(one_line(&words));
+        let is_lost =
+            error.is_closed() || std::error::Error::source(error).is_some_and(|cause| cause.is::<io::Error>());
+        return if is_lost { Failure::Lost(one_line(&words)) } else { Failure::Fatal(one_line(&words)) };
     };
     match of.code().code() {
         "40001" => Failure::Retry("serialization failure (40001)".into()),
         "40P01" => Failure::Retry("deadlock (40P01)".into()),
         "55P03" => Failure::Retry("lock not available (55P03)".into()),
         "23505" => Failure::Duplicate,
+        // The server ends, has lost another process, or is not ready yet.
+        code @ ("57P01" | "57P02" | "57P03") => Failure::Lost(one_line(&format!("{} (SQLSTATE {code})", of.message()))),
         code => Failure::Fatal(one_line(&format!("{} (SQLSTATE {code})", of.message()))),
     }
 }

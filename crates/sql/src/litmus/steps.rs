@@ -9,7 +9,7 @@ use contend_workloads::file::view::{Call, Ended, Executor, Value, View};
 
 use super::Litmus;
 use crate::connection::{Failure, Session};
-use crate::record::{Committed, Fault, Recorder, RecordingTexts};
+use crate::record::{Fault, Recorded, Recorder, RecordingTexts};
 use crate::run::Made;
 use crate::system::Level;
 
@@ -30,7 +30,7 @@ enum Told {
 
 /// How a transaction ended.
 enum End {
-    Committed(Committed),
+    Committed(Recorded),
     RolledBack,
     /// The database has aborted it, for this reason.
     Aborted(String),
@@ -40,7 +40,7 @@ enum End {
 
 /// What the transactions of a test have done.
 pub(super) struct Stepped {
-    pub(super) committed: Vec<Committed>,
+    pub(super) committed: Vec<Recorded>,
     pub(super) waits: bool,
     pub(super) aborts: BTreeSet<String>,
 }
@@ -58,19 +58,20 @@ pub(super) fn run(
     fault: Fault,
 ) -> Result<Stepped, String> {
     let product = made.server.product;
-    let mut monitor = made.place.open(0, false)?;
     let mut sessions = Vec::new();
     for client in 0..test.transactions.len() {
         let mut session = made.place.open_at(client, false, product, level)?;
+        // A step is to see what the steps before it have committed, on whatever node.
+        made.place.wait_for_others(&mut *session, product, true)?;
         let number = session.number().map_err(Failure::words)?;
-        sessions.push((session, number));
+        sessions.push((session, made.place.open(client, false)?, number));
     }
     std::thread::scope(|scope| {
-        let mut schedule = Schedule { monitor: &mut *monitor, all: Vec::new(), waits: false };
-        for (place, (session, number)) in sessions.into_iter().enumerate() {
+        let mut schedule = Schedule { all: Vec::new(), waits: false };
+        for (place, (session, monitor, number)) in sessions.into_iter().enumerate() {
             let (go, may_go) = channel();
             let (tell, told) = channel();
-            schedule.all.push(Scheduled { number, go, told, state: State::Ready });
+            schedule.all.push(Scheduled { monitor, number, go, told, state: State::Ready });
             let transaction = Transaction { view, texts, name: test.transactions[place], place, fault };
             scope.spawn(move || transaction.run(session, &may_go, &tell));
         }
@@ -98,7 +99,7 @@ impl Transaction<'_> {
             match failure {
                 Failure::Retry(reason) => End::Aborted(reason),
                 Failure::Duplicate => End::RolledBack,
-                Failure::Fatal(words) => End::Failed(words),
+                Failure::Lost(words) | Failure::Fatal(words) => End::Failed(words),
             }
         });
         // A scheduler that is gone has failed, and wants no more news.
@@ -130,8 +131,7 @@ impl Transaction<'_> {
             Ended::Done => {
                 recorder.session.batch("commit")?;
                 recorder.committed()?;
-                let committed =
-                    Committed { number: writer, worker: self.place as u64, operations: recorder.operations };
+                let committed = Recorded { number: writer, worker: self.place as u64, operations: recorder.operations };
                 Ok(End::Committed(committed))
             }
         }
@@ -177,6 +177,8 @@ enum State {
 }
 
 struct Scheduled {
+    /// A second session on the same host, which is asked whether the first one waits.
+    monitor: Box<dyn Session>,
     /// The number of its session.
     number: u64,
     go: Sender<()>,
@@ -184,13 +186,12 @@ struct Scheduled {
     state: State,
 }
 
-struct Schedule<'a> {
-    monitor: &'a mut dyn Session,
+struct Schedule {
     all: Vec<Scheduled>,
     waits: bool,
 }
 
-impl Schedule<'_> {
+impl Schedule {
     fn run(&mut self, order: &[usize]) -> Result<Stepped, String> {
         for transaction in order {
             self.step(transaction - 1)?;
@@ -241,8 +242,7 @@ impl Schedule<'_> {
                 Ok(Told::End(end)) => one.state = State::Ended(end),
                 Err(RecvTimeoutError::Disconnected) => return Err("a session has ended without a word".into()),
                 Err(RecvTimeoutError::Timeout) => {
-                    let number = one.number;
-                    let waits = self.monitor.waits(number).map_err(Failure::words)?;
+                    let waits = one.monitor.waits(one.number).map_err(Failure::words)?;
                     let waits = waits.unwrap_or(begin.elapsed() >= UNTOLD);
                     if waits {
                         self.all[transaction].state = State::Waiting;

@@ -1,0 +1,66 @@
+"""Galera: three nodes on this machine. It takes some minutes, so it is run by its name: pytest tests/people/galera.py"""
+
+import json
+import subprocess
+import time
+
+import pytest
+import servers
+from test_sql import CONTEND, ROOT, SCHEMAS, SKEWS, levels, shown, table
+
+COUNTERS = """
+name = "counters"
+schema = "create table counter (id bigint primary key, n bigint)"
+[rows]
+counter = 5
+[[transaction]]
+name = "add-one"
+script = '''
+\\set i random(0, rows(counter) - 1)
+select n from counter where id = :i \\gset
+update counter set n = :n + 1 where id = :i;
+'''
+"""
+
+
+@pytest.fixture(scope="module")
+def galera():
+    with servers.galera_cluster() as cluster:
+        yield cluster
+
+
+def test_anomalies_of_galera(galera):
+    of = table(galera)
+    assert shown(of, "read-committed") >= {"PMP read", "G-single skew", "G-single past"} | SKEWS
+    assert "G-single past" in shown(of, "repeatable-read"), "an update sees what its select did not"
+    assert shown(of, "snapshot") == SKEWS
+
+
+def test_updates_are_lost_unless_snapshots_hold(galera, tmp_path):
+    file = tmp_path / "counters.toml"
+    file.write_text(COUNTERS)
+    of = levels(galera, str(file), "--isolation", "repeatable-read,snapshot", "--clients", "6", "--seconds", "1", "--verify-transactions", "20000")
+    lost = of["repeatable-read"]["verified"]
+    assert lost["worst"]["class"] == "G-single" and lost["kept"], "the promise of this level is read committed"
+    assert of["snapshot"]["verified"]["kept"] and of["snapshot"]["verified"]["worst"] is None
+    assert all(level["verified"]["losses"]["count"] == 0 for level in of.values())
+
+
+def test_a_node_that_is_killed_loses_nothing_and_joins_again(galera, tmp_path):
+    out = tmp_path / "out.json"
+    process = subprocess.Popen([CONTEND, "sql", f"{ROOT}/workloads/bank.toml", "--isolation", "snapshot", "--clients", "6", "--seconds", "0.1", "--verify-transactions", "30000",
+                                "--reconnect", "120s", "--json", out, "--url", galera.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    column = "select count(*) from information_schema.columns where column_name = '_w'"
+    while galera.ask(column) == ["0"]:
+        assert process.poll() is None, process.communicate()
+    time.sleep(1)
+    galera.nodes[2].kill()
+    galera.start(2)
+    assert process.poll() is None, process.communicate()
+    text, error = process.communicate(timeout=400)
+    print(text)
+    assert process.returncode == 0, text + error
+    [level] = json.loads(out.read_text())["sql"]["levels"]
+    assert level["verified"]["losses"]["count"] == 0 and level["verified"]["kept"]
+    assert level["verified"]["aborts_by_reason"].get("connection lost", 0) + level["verified"]["unknown"] >= 2, "two clients had the node"
+    assert galera.ask(SCHEMAS) == ["0"]
