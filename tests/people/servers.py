@@ -111,7 +111,7 @@ class MariaDb:
     def start(self, *options, answer=("1",), question="select 1"):
         with self.log.open("a") as out:
             # Scripts of a cluster look for their programs in the path.
-            path = os.environ["PATH"] + ":/usr/sbin"
+            path = os.pathsep.join([*os.get_exec_path(), "/usr/sbin"])
             self.process = subprocess.Popen([*unprivileged(), *self.command, *options], stdout=out, stderr=out, cwd=self.folder, env={**os.environ, "PATH": path})
         wait_until(lambda: self.ask(question) == list(answer), self.process, self.log)
 

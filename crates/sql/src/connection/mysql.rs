@@ -144,7 +144,7 @@ fn failure(error: &mysql::Error) -> Failure {
         _ => return Failure::Fatal(one_line(&error.to_string())),
     };
     match of.code {
-        // A node of Galera that belongs to no cluster, a server that ends, a session that was ended.
+        // A node of Galera without a cluster, a server that ends, a session that was ended.
         1047 | 1053 | 1927 => Failure::Lost(one_line(&format!("{} (error {})", of.message, of.code))),
         1213 => Failure::Retry("deadlock (1213)".into()),
         1205 => Failure::Retry("lock wait timeout (1205)".into()),
