@@ -8,21 +8,6 @@ import pytest
 import servers
 from test_sql import CONTEND, ROOT, SCHEMAS, SKEWS, levels, shown, table
 
-COUNTERS = """
-name = "counters"
-schema = "create table counter (id bigint primary key, n bigint)"
-[rows]
-counter = 5
-[[transaction]]
-name = "add-one"
-script = '''
-\\set i random(0, rows(counter) - 1)
-select n from counter where id = :i \\gset
-update counter set n = :n + 1 where id = :i;
-'''
-"""
-
-
 @pytest.fixture(scope="module")
 def galera():
     with servers.galera_cluster() as cluster:
@@ -36,10 +21,8 @@ def test_anomalies_of_galera(galera):
     assert shown(of, "snapshot") == SKEWS
 
 
-def test_updates_are_lost_unless_snapshots_hold(galera, tmp_path):
-    file = tmp_path / "counters.toml"
-    file.write_text(COUNTERS)
-    of = levels(galera, str(file), "--isolation", "repeatable-read,snapshot", "--clients", "6", "--seconds", "1", "--verify-transactions", "20000")
+def test_updates_are_lost_unless_snapshots_hold(galera):
+    of = levels(galera, f"{ROOT}/workloads/counter.toml", "--isolation", "repeatable-read,snapshot", "--clients", "6", "--seconds", "1", "--verify-transactions", "20000")
     lost = of["repeatable-read"]["verified"]
     assert lost["worst"]["class"] == "G-single" and lost["kept"], "the promise of this level is read committed"
     assert of["snapshot"]["verified"]["kept"] and of["snapshot"]["verified"]["worst"] is None

@@ -138,6 +138,20 @@ def test_a_server_that_is_killed_ends_the_run_with_one_line(postgres):
     assert postgres.ask(SCHEMAS) == ["0"], "the tables are removed all the same"
 
 
+def test_an_open_loop_counts_from_the_arrival(mariadb):
+    def measured(rate):
+        return levels(mariadb, f"{ROOT}/workloads/bank.toml", "--isolation", "read-committed", "--rate", rate, "--clients", "2", "--seconds", "2", "--verify-transactions", "100")["read-committed"]["measured"]
+
+    easy, hard = measured("50"), measured("1M")
+    assert 50 <= easy["open_loop"]["offered"] <= 160 and easy["open_loop"]["rate_tps"] == 50
+    assert easy["commits"] + easy["cancelled"] + easy["open_loop"]["not_begun"] == easy["open_loop"]["offered"]
+    assert hard["open_loop"]["saturated"] and hard["open_loop"]["offered"] > 1_000_000
+    transfer = next(kind for kind in hard["kinds"] if kind["kind"] == "transfer")
+    assert transfer["p99_us"] > 1_000_000, "the last ones were due two seconds ago"
+    for bad in ["0", "-1", "1e12", "50k..400k", "x"]:
+        assert len(sql(mariadb, f"{ROOT}/workloads/bank.toml", "--rate", bad, status=2).stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize("is_durable", [True, False])
 def test_what_a_crash_loses_is_found(is_durable, tmp_path):
     # Without its flushes the server acknowledges what it keeps in memory alone.

@@ -33,6 +33,9 @@ pub(crate) struct Done {
     pub(crate) committed: Vec<Recorded>,
     /// The transactions whose connection was lost at the commit.
     pub(crate) unknown: Vec<Recorded>,
+    /// The transactions that have arrived, and those of them that were not begun.
+    pub(crate) offered: u64,
+    pub(crate) not_begun: u64,
     pub(crate) seconds: f64,
 }
 
@@ -42,6 +45,33 @@ pub(crate) enum Until {
     Time(Duration),
     /// This number of transactions, within this time.
     Transactions(u64, Duration),
+}
+
+/// The arrivals of a client's transactions: a Poisson process. A process that is split among
+/// clients at random is one for each of them.
+struct Arrivals {
+    random: SplitMix64,
+    /// The mean gap, in seconds.
+    gap: f64,
+    /// The next arrival, in seconds after the begin. It does not move if the last one was served
+    /// late.
+    due: f64,
+}
+
+impl Arrivals {
+    fn new(rate: f64, worker: usize, seed: u64) -> Arrivals {
+        let mut arrivals = Arrivals { random: SplitMix64::new(mix(!seed) ^ worker as u64), gap: 1.0 / rate, due: 0.0 };
+        arrivals.take();
+        arrivals
+    }
+
+    /// Returns the next arrival, and draws the one after it.
+    fn take(&mut self) -> f64 {
+        let due = self.due;
+        // 1 minus a fraction is above 0, so the logarithm is finite.
+        self.due -= (1.0 - self.random.fraction()).ln() * self.gap;
+        due
+    }
 }
 
 /// A try of a transaction.
@@ -126,12 +156,16 @@ impl Running<'_> {
             latencies: view.kinds().iter().map(|_| histogram()).collect(),
             committed: Vec::new(),
             unknown: Vec::new(),
+            offered: 0,
+            not_begun: 0,
             seconds: 0.0,
         };
+        let mut arrivals = self.arrivals();
         let (mut tries, mut transactions) = (0, 0);
         while !self.is_over(transactions) {
             view.next(&mut client, &mut input);
-            let (start, first) = (Instant::now(), tries);
+            let Some(start) = self.start(arrivals.as_mut(), &mut done) else { break };
+            let first = tries;
             loop {
                 // The input is the same at each try: draws that followed an abort would choose
                 // other keys.
@@ -155,13 +189,44 @@ impl Running<'_> {
             }
             transactions += 1;
             let time = view.think_time(view.kind(&input)).map_or(0.0, |time| time.draw(&mut thinking));
-            let over = Instant::now() + Duration::from_secs_f64(time / 1e6);
-            while !self.is_over(transactions) && Instant::now() < over {
-                std::thread::sleep(over.saturating_duration_since(Instant::now()).min(SLICE));
+            self.sleep_until(Instant::now() + Duration::from_secs_f64(time / 1e6), transactions);
+        }
+        if let (Some(arrivals), Until::Time(length)) = (&mut arrivals, self.until) {
+            while arrivals.take() < length.as_secs_f64() {
+                done.offered += 1;
+                done.not_begun += 1;
             }
         }
         done.seconds = self.begin.elapsed().as_secs_f64();
         Ok(done)
+    }
+
+    /// Returns the arrivals of an open loop. A recorded run has none: it is not measured.
+    fn arrivals(&self) -> Option<Arrivals> {
+        let Run { config, .. } = self.run;
+        let rate = config.rate.filter(|_| matches!(self.until, Until::Time(_)))?;
+        Some(Arrivals::new(rate / config.clients as f64, self.worker, config.seed))
+    }
+
+    /// Waits for the next arrival. Returns the moment from which the response time counts, or none
+    /// if the run ends before.
+    fn start(&self, arrivals: Option<&mut Arrivals>, done: &mut Done) -> Option<Instant> {
+        let Some(arrivals) = arrivals else { return Some(Instant::now()) };
+        let due = self.begin + Duration::from_secs_f64(arrivals.due);
+        self.sleep_until(due, 0);
+        if self.is_over(0) {
+            return None;
+        }
+        arrivals.take();
+        done.offered += 1;
+        Some(due)
+    }
+
+    /// Sleeps until a moment, or until the run is over.
+    fn sleep_until(&self, moment: Instant, transactions: u64) {
+        while !self.is_over(transactions) && Instant::now() < moment {
+            std::thread::sleep(moment.saturating_duration_since(Instant::now()).min(SLICE));
+        }
     }
 
     fn is_stopped(&self) -> bool {

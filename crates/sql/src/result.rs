@@ -51,10 +51,33 @@ pub struct Measured {
     pub throughput_tps: f64,
     /// The tries that the database aborted, as a share of all tries.
     pub abort_rate: f64,
+    /// The arrivals; none in a closed loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_loop: Option<OpenLoop>,
     /// Each type of transactions.
     pub kinds: Vec<KindResult>,
     /// A sentence about each invariant that did not hold afterwards.
     pub failed_invariants: Vec<String>,
+}
+
+/// The arrivals of an open loop. Latencies count from the moment when a transaction was due.
+#[derive(Clone, Debug, Serialize)]
+pub struct OpenLoop {
+    /// The rate of arrivals a second that was asked for.
+    pub rate_tps: f64,
+    /// The transactions that have arrived.
+    pub offered: u64,
+    /// Those that no client had begun at the end.
+    pub not_begun: u64,
+    /// Whether they are more than one of a hundred: the database did not keep up, and latencies are
+    /// lower bounds.
+    pub saturated: bool,
+}
+
+impl OpenLoop {
+    pub(crate) fn new(rate_tps: f64, offered: u64, not_begun: u64) -> OpenLoop {
+        OpenLoop { rate_tps, offered, not_begun, saturated: not_begun as f64 > 0.01 * offered as f64 }
+    }
 }
 
 /// What was counted.
@@ -108,7 +131,8 @@ pub struct KindResult {
     pub kind: String,
     /// Transactions that were committed.
     pub commits: u64,
-    /// The median time from the first try to the commit, in microseconds.
+    /// The median time from the first try to the commit, in microseconds; in an open loop from the
+    /// arrival.
     pub p50_us: f64,
     /// The 99th percentile of it.
     pub p99_us: f64,

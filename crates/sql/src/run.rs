@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use contend_history::{History, Isolation, check_bounded, replay};
 use contend_workloads::file::view::{Checks, RowMemory, Value, View};
 
-use crate::client::{Try, Until, histogram};
+use crate::client::{Done, Try, Until, histogram};
 use crate::connection::{Failure, Place};
 use crate::execute::{Plain, Tried, attempt, texts};
 use crate::losses::{LastRows, add_seen, losses};
 use crate::record::{Fault, Recorded, Recorder, RecordingTexts, history};
-use crate::result::{Counts, KindResult, LevelResult, Losses, Measured, SqlResult, Verified};
+use crate::result::{Counts, KindResult, LevelResult, Losses, Measured, OpenLoop, SqlResult, Verified};
 use crate::system::{Level, Server};
 use crate::target::{Family, Target};
 use crate::text::{Purpose, create, last_versions, load, quoted, whole_table};
@@ -41,6 +41,9 @@ pub struct SqlConfig {
     pub seconds: f64,
     /// The transactions of a recorded run.
     pub verify_transactions: u64,
+    /// The rate at which transactions arrive in a measured run, a second; none: each client begins
+    /// one when its last one has ended.
+    pub rate: Option<f64>,
     /// How long a client that has lost its connection tries to get another one, on any host. 0 ends
     /// the run.
     pub reconnect: Duration,
@@ -284,8 +287,13 @@ impl Run<'_> {
             let at = |quantile: f64| all.value_at_quantile(quantile) as f64;
             KindResult { kind: (*name).into(), commits: all.len(), p50_us: at(0.5), p99_us: at(0.99) }
         });
+        let open_loop = self.config.rate.map(|rate| {
+            let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum();
+            OpenLoop::new(rate, sum(|done| done.offered), sum(|done| done.not_begun))
+        });
         Ok(Some(Measured {
             seconds,
+            open_loop,
             throughput_tps: counts.commits as f64 / seconds,
             abort_rate: counts.abort_rate(),
             kinds: kinds.collect(),

@@ -52,6 +52,7 @@ fn config(path: &std::path::Path) -> SqlConfig {
         clients: 3,
         seconds: 0.05,
         verify_transactions: 300,
+        rate: None,
         reconnect: std::time::Duration::ZERO,
         seed: 7,
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use contend_runner::RunConfig;
+use contend_runner::arrivals::{ArrivalProcess, Arrivals, Rate};
 use contend_runner::units::parse_time;
 use contend_sql::Target;
 use contend_sql::run::SqlConfig;
@@ -32,6 +33,11 @@ pub(crate) struct SqlArgs {
     /// Length of the measured run of each level, in seconds
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_hyphen_values = true)]
     seconds: f64,
+    /// Let the transactions of the measured run arrive at this rate a second, as in 2k, with
+    /// exponential gaps, and measure response times from the moment when each was due [default: a
+    /// closed loop, in which a client starts a transaction when its last one has ended]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
     /// Transactions of the recorded run that each level is judged by; the run also ends after ten
     /// times --seconds, or after a minute if that is longer
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = whole::<u64>)]
@@ -103,15 +109,27 @@ impl SqlArgs {
             clients: self.clients,
             seconds: self.seconds,
             verify_transactions: self.verify_transactions,
+            rate: self.rate()?,
             reconnect: self.reconnect.unwrap_or_default(),
             seed: self.seed,
         })
+    }
+
+    /// Returns the rate of arrivals, if there is one.
+    fn rate(&self) -> Result<Option<f64>, UserError> {
+        let parse = |text: &String| match Rate::parse(text) {
+            Ok(Rate::Constant(rate)) => Ok(rate),
+            Ok(_) => Err(UserError::refused(format!("--rate: '{text}' changes; valid here: one rate, as in 2k"))),
+            Err(why) => Err(UserError::refused(format!("--rate: {why}"))),
+        };
+        self.rate.as_ref().map(parse).transpose()
     }
 
     /// Returns a flag that was given and makes sense with a workload file only.
     pub(crate) fn flag_of_files(&self) -> Option<&'static str> {
         let given = [
             ("--beside", !self.beside.is_empty()),
+            ("--rate", self.rate.is_some()),
             ("--reconnect", self.reconnect.is_some()),
             ("--set", !self.settings.is_empty()),
             ("--history", self.history.is_some()),
@@ -159,6 +177,11 @@ impl SqlArgs {
             return Err(UserError::refused(format!("--beside: {name} is given twice; valid: once")));
         }
         let mut config = RunConfig { protocols, window_seconds: self.seconds, windows: 1, ..self.workload()? };
+        config.arrivals = self.rate()?.map(|rate| Arrivals {
+            rates: vec![(0.0, rate)],
+            process: ArrivalProcess::Poisson,
+            late_seconds: None,
+        });
         let round_trip = (round_trip_us.round() as u64).to_string();
         config.settings.entry("interactive.round_trip_us".into()).or_insert(round_trip);
         Ok(Some(config))

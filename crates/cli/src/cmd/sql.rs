@@ -7,6 +7,7 @@ use contend_lab::{ResultFile, compare};
 use contend_runner::Stop;
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::units::{show_latency, show_percent, show_rate};
+use contend_sql::result::OpenLoop;
 use contend_sql::run::{SqlConfig, SqlError, Watcher, run as run_levels};
 use contend_sql::{SqlResult, litmus};
 use contend_workloads::file::view::View;
@@ -205,6 +206,11 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
     }
     text += &format!("{table}\n");
     for of in &result.levels {
+        if let Some(OpenLoop { rate_tps, offered, not_begun, saturated }) = &of.measured.open_loop {
+            let rate = show_rate(*rate_tps);
+            text += &format!("{}: {rate}/s arrived, {not_begun} of {offered} were not begun at the end", of.level.name);
+            text += if *saturated { ": saturated, so latencies are lower bounds\n" } else { "\n" };
+        }
         if let Some(worst) = of.verified.worst.as_ref().filter(|_| !of.verified.kept) {
             text += &format!("{}: {worst}\n", of.level.name);
         }

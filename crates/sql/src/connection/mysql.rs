@@ -149,6 +149,8 @@ fn failure(error: &mysql::Error) -> Failure {
         1213 => Failure::Retry("deadlock (1213)".into()),
         1205 => Failure::Retry("lock wait timeout (1205)".into()),
         1020 => Failure::Retry("record changed since last read (1020)".into()),
+        // A node of Galera ends the statement of a transaction that has lost.
+        1317 => Failure::Retry("interrupted (1317)".into()),
         1062 => Failure::Duplicate,
         code => Failure::Fatal(one_line(&format!("{} (error {code})", of.message))),
     }
