@@ -451,6 +451,7 @@ impl Entry {
             latency_ns_p99: times.value_at_quantile(0.99),
             latency_ns_max: times.max(),
             arrivals: WindowArrivals::of(count, self.workers),
+            epoch_lag_ms: count.epoch_lag_seconds * 1e3,
         });
         self.total.add(&count.tally);
         if let Some(bytes) = count.log_bytes {
