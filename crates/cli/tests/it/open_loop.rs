@@ -85,8 +85,8 @@ fn an_open_loop_prints_lines_writes_distributions_and_repeats() {
 #[test]
 fn an_interval_log_has_each_window_of_each_entry() {
     let folder = TempDir::new().expect("a folder");
-    let run = ["compare", "smallbank", "--protocols", "silo,mvto", "--machine", "abyss:2", "--no-verify", "--out", "o"];
-    good(&folder, &[&run[..], &["--windows", "3", "--hdr", "all.hlog"]].concat());
+    let run = ["compare", "ycsb-c", "--protocols", "silo,mvto", "--machine", "abyss:2", "--no-verify", "--out", "o"];
+    good(&folder, &[&run[..], &["--windows", "3", "--set", "ycsb.records=1000", "--hdr", "all.hlog"]].concat());
     let log = std::fs::read_to_string(folder.path().join("all.hlog")).expect("a log");
     for entry in ["silo", "mvto"] {
         let of_entry: Vec<&str> = log.lines().filter(|line| line.starts_with(&format!("Tag={entry}/"))).collect();

@@ -145,7 +145,6 @@ fn with_a_log_a_response_ends_when_its_commit_is_durable() {
         assert!((flush..flush * 2).contains(&open.response.p50_ns), "{mode}: {open:?}");
         let responses: u64 = open.responses.iter().map(|bucket| bucket.count).sum();
         assert!(responses.abs_diff(open.ended) <= 2, "one under way on each core: {open:?}");
-        assert!(open.responses[0].ns >= if mode == "clr" { flush } else { 1 }, "{open:?}");
     }
     // In memory a group's commits take no flush.
     assert!(measured(&run(&config("elr-group"))).latency_ns_p50 < flush / 10);
@@ -175,7 +174,7 @@ fn on_the_host_each_commit_of_a_window_has_a_response_once_the_log_has_it() {
     assert!(open.response.max_ns >= log.durable_ns_max, "{open:?} {log:?}");
 }
 
-/// A transaction in 100 holds its core for 100 ms of simulated time, and with it the epoch.
+/// A transaction in 1000 holds its core for 100 ms of simulated time, and with it the epoch.
 const HOLDER: &str = r#"
 name = "holder"
 schema = "create table t (id bigint primary key, n bigint);"
