@@ -55,7 +55,7 @@ fn end_of(steps: &[Step], start: usize) -> usize {
     end
 }
 
-fn access_of(step: &Step) -> Option<u16> {
+pub(super) fn access_of(step: &Step) -> Option<u16> {
     match *step {
         Step::Read { access }
         | Step::Modify { access, .. }
