@@ -8,6 +8,7 @@
 //! | `arrivals` | the open loop of these |
 //! | `advise` | the tournament of all protocols |
 //! | `saturate` | the highest rate of arrivals |
+//! | `outputs` | where the page and the data of these two go |
 //! | `proof` | `explore`, `determinism`, `crash-test`, `kill-test`, `soak` |
 //! | `bench` | the benchmarks of a machine |
 //! | `results` | the verbs that read results, logs and lists: `diff`, `report`, `check`, `list`, ... |
@@ -20,6 +21,7 @@ mod advise;
 pub(crate) mod arrivals;
 mod bench;
 mod measure;
+mod outputs;
 mod proof;
 mod results;
 mod saturate;
@@ -36,6 +38,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{Bench, BenchArgs, LimitArgs, MicroArgs};
 pub(crate) use measure::{CompareArgs, MeasureArgs, RunArgs};
+pub(crate) use outputs::OutputArgs;
 pub(crate) use proof::{CrashTestArgs, DeterminismArgs, ExploreArgs, KillChildArgs, KillTestArgs, SoakArgs};
 pub(crate) use results::{
     AnalyseArgs, AnalysisForm, CheckArgs, CompletionsArgs, DiffArgs, DumpArgs, ListArgs, LogArgs, LogCommand, ManArgs,

@@ -28,12 +28,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use contend_lab::ResultFile;
+use contend_lab::interval_log::IntervalLog;
 use contend_runner::{RunConfig, RunError, Stop};
 use serde::Serialize;
 
-use crate::args::MeasureArgs;
-use crate::files::{Target, folder};
-use crate::progress::Lines;
+use crate::args::{MeasureArgs, OutputArgs};
+use crate::files::{RunFolder, Target, folder};
+use crate::progress::{Bars, Lines};
 use crate::{Status, UserError, show};
 
 /// Where a text for machines goes.
@@ -87,6 +88,56 @@ impl Place {
     }
 }
 
+/// Where a verb puts its page and its data.
+struct Pages {
+    json: Place,
+    out: RunFolder,
+    page: Target,
+    data: Target,
+}
+
+impl Pages {
+    /// Returns the places that the flags name, for the files `NAME.html` and `NAME.json`.
+    ///
+    /// # Errors
+    /// A place can't be written. Each is tried, so that the command fails before anything runs.
+    fn new(args: &OutputArgs, workload: &str, name: &str) -> Result<Self, UserError> {
+        let json = Place::new(args.json.as_deref())?;
+        let files = [format!("{name}.html"), format!("{name}.json")];
+        let out = RunFolder::new(args.out.as_deref(), args.force, workload, &[&files[0], &files[1]])?;
+        let (page, data) = (out.file(&files[0])?, out.file(&files[1])?);
+        Ok(Pages { json, out, page, data })
+    }
+
+    /// Whether stdout is for the JSON, so that texts for people go to stderr.
+    fn is_stdout(&self) -> bool {
+        self.json.is_stdout()
+    }
+
+    /// Shows the text, and writes the page and the data. A failure does not keep the other forms
+    /// from being written.
+    ///
+    /// # Errors
+    /// The first failure.
+    fn deliver<T: Serialize>(&self, text: &str, html: &str, all: &T) -> Result<(), UserError> {
+        let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
+        let (page, data) = (self.page.path().display(), self.data.path().display());
+        let text = format!("{text}report: {page} · results: {data}\n");
+        if self.is_stdout() {
+            show::complain(text.trim_end());
+        }
+        let written = [
+            if self.is_stdout() { Ok(()) } else { show::print(&text) },
+            self.page.write_text(html),
+            self.data.write_text(&as_json),
+            self.json.write(|file| file.write_all(as_json.as_bytes())),
+        ];
+        written.into_iter().collect::<Result<(), _>>()?;
+        self.out.finish();
+        Ok(())
+    }
+}
+
 /// The outcome of a test, in words.
 #[derive(Debug, PartialEq, Eq)]
 enum Tested {
@@ -136,8 +187,14 @@ struct Outputs {
     json: Place,
     csv: Place,
     history: Place,
+    /// The folder of the distributions of latencies.
     hdr: Option<PathBuf>,
+    /// The interval log and its file.
+    log: Option<(IntervalLog, Target)>,
 }
+
+/// The extension by which --hdr names an interval log and no folder.
+const INTERVAL_LOG: &str = "hlog";
 
 impl Outputs {
     /// Returns the places that the flags name.
@@ -145,11 +202,14 @@ impl Outputs {
     /// # Errors
     /// A place can't be written. Each is tried, so that the command fails before anything runs.
     fn new(args: &MeasureArgs, history: Option<&Path>, config: &RunConfig) -> Result<Self, UserError> {
+        let is_log = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == INTERVAL_LOG);
+        let log = args.hdr.as_ref().filter(is_log).map(|path| Target::new(path)).transpose()?;
         let outputs = Outputs {
             json: Place::new(args.json.as_deref())?,
             csv: Place::new(args.csv.as_deref())?,
             history: Place::new(history)?,
-            hdr: args.hdr.clone(),
+            hdr: args.hdr.clone().filter(|path| !is_log(&path)),
+            log: log.map(|file| (IntervalLog::default(), file)),
         };
         let on_stdout: Vec<&str> =
             outputs.places().filter(|(_, place)| place.is_stdout()).map(|(flag, _)| flag).collect();
@@ -181,13 +241,14 @@ impl Outputs {
         self.places().any(|(_, place)| place.is_stdout())
     }
 
-    /// Returns where the line of a window goes.
-    fn lines(&self, args: &MeasureArgs) -> Lines {
-        match (&args.open_loop.every, self.is_stdout()) {
+    /// Returns the observer of the run, which prints a line for each window if that was asked for.
+    fn bars(&self, args: &MeasureArgs) -> Bars<'_> {
+        let lines = match (&args.open_loop.every, self.is_stdout()) {
             (None, _) => Lines::None,
             (Some(_), false) => Lines::Stdout,
             (Some(_), true) => Lines::Stderr,
-        }
+        };
+        Bars::with_lines(lines, self.log.as_ref().map(|(log, _)| log))
     }
 
     /// Shows the result and writes each of its forms. A failure does not keep the other forms from
@@ -207,6 +268,9 @@ impl Outputs {
                 (place, Ok(text)) => place.write(|file| file.write_all(text.as_bytes())),
             };
             failure = failure.or(written.err());
+        }
+        if let Some((log, file)) = &self.log {
+            failure = failure.or(file.write(|file| log.write(result, file)).err());
         }
         if let Some(directory) = &self.hdr {
             let mut write = |name: &str, text: &str| {

@@ -3,17 +3,19 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use contend_runner::{Observer, Stop};
+use contend_lab::interval_log::IntervalLog;
+use contend_runner::{MeasuredWindow, Observer, Stop};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{INTERRUPTED, UserError, show};
 
 /// Shows the progress of one piece of work at a time as a bar, and a line for each window if that
-/// was asked for.
+/// was asked for. Gives the windows to an interval log, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Bars {
+pub(crate) struct Bars<'l> {
     bar: Mutex<Option<ProgressBar>>,
     lines: Lines,
+    log: Option<&'l IntervalLog>,
 }
 
 /// Where the line of a window goes.
@@ -28,10 +30,10 @@ pub(crate) enum Lines {
     Stderr,
 }
 
-impl Bars {
-    /// Returns bars, with lines that go there.
-    pub(crate) fn with_lines(lines: Lines) -> Bars {
-        Bars { lines, ..Bars::default() }
+impl<'l> Bars<'l> {
+    /// Returns bars, with lines that go there, and a log of all windows.
+    pub(crate) fn with_lines(lines: Lines, log: Option<&'l IntervalLog>) -> Bars<'l> {
+        Bars { lines, log, ..Bars::default() }
     }
 
     fn with(&self, action: impl FnOnce(&mut Option<ProgressBar>)) {
@@ -39,7 +41,7 @@ impl Bars {
     }
 }
 
-impl Observer for Bars {
+impl Observer for Bars<'_> {
     fn begin(&self, what: &str, units: u64) {
         // The bar hides itself if stderr is no terminal.
         let bar = ProgressBar::new(units.max(1)).with_message(what.to_string());
@@ -80,6 +82,12 @@ impl Observer for Bars {
             Some(bar) => bar.suspend(print),
             None => print(),
         });
+    }
+
+    fn measured(&self, window: &MeasuredWindow<'_>) {
+        if let Some(log) = self.log {
+            log.add(window);
+        }
     }
 }
 

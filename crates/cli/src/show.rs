@@ -158,7 +158,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
         text += &format!("open loop: {}\n", arrivals.in_words());
     }
     text += &ranking(result);
-    text += &sheet(&tables::open_loops(result), |table| table.spare(&["p95", "p99.9", "backlog", "max"]));
+    text += &sheet(&tables::open_loops(result), |table| table.spare(&["p95", "p99.9", "epoch lag", "backlog", "max"]));
     text += &sheet(&tables::latencies(result), |table| table.spare(&["p95", "p90", "p99.9"]));
     text += &sheet(&tables::kinds(result), |table| table.spare_behind(3));
     for of_protocols in [tables::versions(result), tables::logs(result), tables::times(result)] {

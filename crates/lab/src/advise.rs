@@ -14,9 +14,11 @@
 //! | --- | --- |
 //! | `candidates` | the protocols and options that are tried |
 //! | `tournament` | the rounds, and the choice of those that stay |
+//! | `pieces` | what IC3's analysis says of declared pieces |
 //! | `words` | the advice in sentences |
 
 mod candidates;
+mod pieces;
 mod tournament;
 mod words;
 
@@ -108,6 +110,21 @@ pub struct Finalist {
     pub to_base: Option<Ratio>,
 }
 
+/// Groups of columns of a workload file that were measured in the place of the file's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredSplit {
+    /// The groups in words, a table each.
+    pub tables: Vec<String>,
+    /// The lines that the file's `[groups]` would have.
+    pub lines: Vec<String>,
+    /// The entry that was measured with them.
+    pub entry: String,
+    /// The entry without them that it is compared with.
+    pub base: String,
+    /// The ratio of its throughput to that of the other. `None` if the final had too few rounds.
+    pub to_base: Option<Ratio>,
+}
+
 /// The throughput of an entry on simulated cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OnCores {
@@ -171,6 +188,9 @@ pub struct Advice {
     pub on_cores: Vec<OnCores>,
     /// The uses of each table by the types of transactions.
     pub uses: Vec<Use>,
+    /// The groups of columns that were measured, if the workload is a file.
+    #[serde(default)]
+    pub splits: Vec<MeasuredSplit>,
 }
 
 /// Answers the question.
@@ -189,7 +209,8 @@ pub fn advise(
     let begun = Instant::now();
     let deadline = begun + Duration::from_secs_f64(question.budget_seconds);
     let mut config = config.clone();
-    if question.durable {
+    // A log that the user has chosen stays.
+    if question.durable && !config.settings.keys().any(|name| name == "log" || name == "log.mode") {
         config.settings.insert("log".into(), "epoch".into());
     }
     let isolation = Isolation::ALL.into_iter().find(|level| level.name() == question.isolation);
@@ -222,9 +243,10 @@ pub fn advise(
         rates: Vec::new(),
         on_cores: Vec::new(),
         uses: features.uses.clone(),
+        splits: Vec::new(),
     };
     // The finalists' tables make room for what follows.
-    (advice.finalists, advice.candidates) = tournament.ended()?;
+    (advice.finalists, advice.splits, advice.candidates) = tournament.ended()?;
     let best: Vec<String> = advice.finalists.iter().filter(|it| !it.is_option).map(|it| it.entry.clone()).collect();
     if let Some(p99_ns) = question.p99_ns.filter(|_| !stop.is_requested() && !best.is_empty()) {
         let found = rates(&config, &best, p99_ns, stop, observer)?;
@@ -243,8 +265,8 @@ pub fn advise(
 impl Tournament<'_> {
     /// Runs all rungs.
     fn rungs(&mut self, names: &[String], deadline: Instant) -> Result<(), RunError> {
-        for name in names {
-            self.enter(name, FIRST_PROOF)?;
+        for name in self.fitting(names)? {
+            self.enter(&name, FIRST_PROOF)?;
         }
         self.refuse_if_empty()?;
         self.rounds(ROUNDS, FIRST_WINDOW)?;
@@ -258,6 +280,7 @@ impl Tournament<'_> {
         for option in candidates::options_of(&self.plan_of(&base)?, &base) {
             self.enter_option(&base, &option)?;
         }
+        self.enter_splits()?;
         // Enough rounds to tell any two of them apart, and more while there is time.
         let pairs = paired::pairs(self.len()).max(1);
         let least = paired::rounds_min(paired::ERROR / pairs as f64) + FURTHER_ROUNDS;

@@ -26,7 +26,7 @@ use contend_runner::session::{
     Interval, IntervalResult, KindCount, RunPurpose, SAMPLE_EVERY, Session, Simulation, Tally, session,
 };
 
-use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
+use contend_runner::{MeasuredWindow, Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// The protocol that serves as the upper bound.
 const UPPER_BOUND: &str = "none";
@@ -347,7 +347,7 @@ fn measure(
             // A window that was cut short counts if it was long enough for a meaningful rate.
             if count.seconds >= window / 2.0 || left.is_some() && count.tally.commits() > 0 {
                 entry.keep(round + 1, &count);
-                entry.report(observer);
+                entry.report(&count, observer);
             }
             if stop.is_requested() || left == Some(0) {
                 observer.end();
@@ -451,6 +451,7 @@ impl Entry {
             latency_ns_p99: times.value_at_quantile(0.99),
             latency_ns_max: times.max(),
             arrivals: WindowArrivals::of(count, self.workers),
+            epoch_lag_ms: count.epoch_lag_seconds * 1e3,
         });
         self.total.add(&count.tally);
         if let Some(bytes) = count.log_bytes {
@@ -476,8 +477,12 @@ impl Entry {
     }
 
     /// Reports the last window.
-    fn report(&self, observer: &dyn Observer) {
+    fn report(&self, count: &IntervalResult, observer: &dyn Observer) {
         let until: f64 = self.windows.iter().map(|window| window.seconds).sum();
+        if let Some(session) = &self.session {
+            let (entry, kinds, begin) = (self.protocol.as_str(), session.kinds(), until - count.seconds);
+            observer.measured(&MeasuredWindow { entry, kinds, begin: begin.max(0.0), count });
+        }
         if let Some(window) = self.windows.last() {
             observer.window(&self.protocol, &open_loop::line(window, until));
         }

@@ -14,6 +14,7 @@ pub mod conflicts;
 pub mod diff;
 pub mod environment;
 pub mod experiment;
+pub mod interval_log;
 pub mod memory_limit;
 pub mod microbench;
 pub mod open_loop;

@@ -36,7 +36,8 @@ pub struct OpenLoop {
     pub saturated: bool,
     /// The number of windows of which that is true by themselves.
     pub saturated_windows: usize,
-    /// The times from the moment when a transaction was due until its end.
+    /// The times from the moment when a transaction was due until its end: with a log, until its
+    /// commit was durable.
     pub response: Latencies,
     /// The mean time from the first try to the end, in nanoseconds.
     pub service_ns_mean: f64,
@@ -256,9 +257,8 @@ pub(crate) fn notes(result: &ResultFile) -> Vec<String> {
         .iter()
         .any(|entry| entry.measured.as_ref().is_some_and(|it| it.log.is_some() && it.open_loop.is_some()))
     {
-        notes.push(
-            "a response ends at its commit; the table of the log says how long commits take to be durable".into(),
-        );
+        notes
+            .push("with a log a response ends once its commit is durable, and the service once it is in memory".into());
     }
     if result.config.arrivals.is_some()
         && result.config.chip.is_none()
@@ -272,14 +272,15 @@ pub(crate) fn notes(result: &ResultFile) -> Vec<String> {
 }
 
 /// Returns the cells of an entry: what was offered and done, and the response times.
-pub(crate) fn cells(measured: &Measured) -> Option<[String; 10]> {
+pub(crate) fn cells(measured: &Measured) -> Option<[String; 11]> {
     let open = measured.open_loop.as_ref()?;
     let Latencies { p50_ns, p95_ns, p99_ns, p999_ns, max_ns, .. } = open.response;
     let [p50, p95, p99, p999, max] = [p50_ns, p95_ns, p99_ns, p999_ns, max_ns].map(|ns| open.show(ns));
     let skipped = show_percent(open.skipped as f64 / open.offered.max(1) as f64);
     let rates = [open.offered_tps, open.ended_tps].map(show_rate);
     let [offered, ended] = rates;
-    Some([offered, ended, skipped, open.backlog.to_string(), p50, p95, p99, p999, max, open.verdict().into()])
+    let (lag, verdict) = (measured.epoch_lag(), open.verdict().into());
+    Some([offered, ended, skipped, open.backlog.to_string(), p50, p95, p99, p999, max, lag, verdict])
 }
 
 /// Returns the line of a window in a series: what happened in it.
@@ -311,6 +312,9 @@ pub(crate) fn line(window: &crate::result::Window, since: f64) -> String {
                 text += "  SATURATED";
             }
         }
+    }
+    if window.epoch_lag_ms > 0.0 {
+        text += &format!("  epoch lag {}", latency((window.epoch_lag_ms * 1e6) as u64));
     }
     text
 }

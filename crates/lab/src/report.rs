@@ -40,7 +40,7 @@ pub fn html(result: &ResultFile, command: &str) -> String {
         section(
             "Open loop",
             "Transactions arrived at a rate, whether or not they were served. A response time runs from the moment when a transaction was due until \
-             its end, so it includes the wait of a late start. Response times of an entry that did not keep up grow with the length of the run: \
+             its end (with a log, until its commit is durable), so it includes the wait of a late start. Response times of an entry that did not keep up grow with the length of the run: \
              they are lower bounds (≥).",
             &tables::open_loops(result),
         ),

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub use contend_judge::{CycleEdge, Verification};
 use contend_runner::names::{entry_name, named_settings};
 pub use contend_runner::stats::Spread;
-use contend_runner::units::{show_percent, show_rate};
+use contend_runner::units::{show_latency, show_percent, show_rate};
 use contend_runner::{RunConfig, RunError};
 
 pub use crate::conflicts::{ConflictMapResult, HotKeyResult, KeysResult, PlaceResult};
@@ -19,7 +19,7 @@ pub use crate::paired::Ratio;
 use crate::schema::{self, Version};
 
 /// The version of this schema. [`crate::schema`] says when it rises.
-pub const SCHEMA_VERSION: Version = Version { major: 5, minor: 0 };
+pub const SCHEMA_VERSION: Version = Version { major: 5, minor: 1 };
 
 /// The most fields of a newer file that a note names.
 const UNKNOWN_MAX: usize = 20;
@@ -297,6 +297,12 @@ impl Measured {
         distribution(&self.latencies)
     }
 
+    /// Returns the longest lag of an epoch in a window ([`Window::epoch_lag_ms`]), in words.
+    pub fn epoch_lag(&self) -> String {
+        let longest = self.windows.iter().map(|window| window.epoch_lag_ms).fold(0.0, f64::max);
+        show_latency((longest * 1e6) as u64)
+    }
+
     /// Returns the distribution of response times in the same format. `None` in a closed loop.
     pub fn response_distribution(&self) -> Option<String> {
         self.open_loop.as_ref().map(|open| distribution(&open.responses))
@@ -482,6 +488,12 @@ pub struct Window {
     /// The starts and the response times of an open loop; missing in a closed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<WindowArrivals>,
+    /// The longest time from the end of an epoch until it was settled, in milliseconds: until no
+    /// transaction could commit in it any more, or with a log of epochs in files until its commits
+    /// were durable. On the host it is looked at every 10 ms. 0 in results that are older than this
+    /// field.
+    #[serde(default)]
+    pub epoch_lag_ms: f64,
 }
 
 /// The result of a workload's own check.

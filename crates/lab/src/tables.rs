@@ -161,6 +161,7 @@ pub fn open_loops(result: &ResultFile) -> Sheet {
         "p99",
         "p99.9",
         "max",
+        "epoch lag",
         "verdict",
     ];
     let mut sheet = Sheet::new(columns, 1);
@@ -276,13 +277,14 @@ fn records_by_versions(records: &[u64]) -> String {
 
 /// Returns the table of the log, of protocols that have one.
 pub fn logs(result: &ResultFile) -> Sheet {
-    let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest"];
+    let columns = ["protocol", "log bytes of a commit", "durable after p50", "p99", "at the latest", "epoch lag"];
     let mut sheet = Sheet::new(columns, 1);
     for (entry, measured) in measured(result) {
         let Some(log) = &measured.log else { continue };
         let times = [log.durable_ns_p50, log.durable_ns_p99, log.durable_ns_max].map(show_latency);
         let bytes = format!("{:.1}", log.bytes_per_commit);
-        sheet.rows.push([entry.protocol.clone(), bytes].into_iter().chain(times).collect());
+        let row = [entry.protocol.clone(), bytes].into_iter().chain(times).chain([measured.epoch_lag()]);
+        sheet.rows.push(row.collect());
     }
     sheet
 }

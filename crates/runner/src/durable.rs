@@ -207,6 +207,25 @@ impl<M: Machine> RunLog<M> {
         }
     }
 
+    /// Returns the last epoch whose commits are durable, if they become so by epochs, in files.
+    pub(crate) fn durable_epoch(&self) -> Option<u64> {
+        match self {
+            RunLog::Files(files) if files.log.config().commit == CommitProtocol::Epoch => Some(files.log.durable()),
+            _ => None,
+        }
+    }
+
+    /// Returns whether more commits become durable while no worker runs.
+    ///
+    /// # Errors
+    /// The disk has failed, or is full.
+    pub(crate) fn goes_on(&self) -> Result<bool, RunError> {
+        match self {
+            RunLog::Files(files) => Ok(files.log.check().map(|()| true)?),
+            RunLog::Emulated(_) => Ok(false),
+        }
+    }
+
     /// Returns the bytes that were written once every transaction that committed in `epoch` or
     /// earlier is durable. Only a log in files waits.
     ///

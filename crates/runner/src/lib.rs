@@ -36,4 +36,4 @@ pub use arrivals::Arrivals;
 pub use config::RunConfig;
 pub use error::RunError;
 pub use plan::{ProtocolPlan, RunPlan};
-pub use progress::{Observer, Silent, Stop};
+pub use progress::{MeasuredWindow, Observer, Silent, Stop};

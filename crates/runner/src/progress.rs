@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use contend_machine::{Machine, Native, Ordering};
 
+use crate::session::IntervalResult;
+
 /// A request to stop, which any thread can make and no thread can take back.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<<Native as Machine>::U64>);
@@ -54,6 +56,21 @@ pub trait Observer: Sync {
     fn end(&self);
     /// A window of this entry has been measured; `line` says what happened in it.
     fn window(&self, _entry: &str, _line: &str) {}
+    /// A window of a comparison has been measured.
+    fn measured(&self, _window: &MeasuredWindow<'_>) {}
+}
+
+/// A window of an entry of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredWindow<'a> {
+    /// The protocol with its options.
+    pub entry: &'a str,
+    /// The names of the workload's types of transactions.
+    pub kinds: &'static [&'static str],
+    /// The length of the entry's windows before this one, in seconds.
+    pub begin: f64,
+    /// What happened in it.
+    pub count: &'a IntervalResult,
 }
 
 /// An observer that ignores all reports.

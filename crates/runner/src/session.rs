@@ -6,6 +6,8 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | `acknowledged` | commits that wait until they are durable |
+//! | `epoch_lag` | how long epochs were held back |
 //! | `loaded_engine` | engine, workload and workers, and the loop in which a worker runs transactions |
 //! | `tally` | counts, latencies and times of transactions |
 //! | `yielding` | what happens between operations, and between transactions: yields, round trips, thinking |
@@ -14,8 +16,10 @@
 //! | `climb` | the search for the number of transactions in flight that pays most |
 //! | `chip` | workers are cores of a simulated chip |
 
+mod acknowledged;
 mod chip;
 mod climb;
+mod epoch_lag;
 mod loaded_engine;
 mod schedule;
 mod tally;
@@ -96,6 +100,9 @@ pub struct IntervalResult {
     pub log_bytes: Option<u64>,
     /// The starts of an open loop.
     pub arrivals: Option<ArrivalCount>,
+    /// The longest time from the end of an epoch until no transaction could commit in it any more,
+    /// or until its commits were durable, in seconds.
+    pub epoch_lag_seconds: f64,
 }
 
 /// A session, whatever the types of its protocol, workload and machine.

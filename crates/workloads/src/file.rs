@@ -33,6 +33,7 @@ mod schema;
 mod script;
 mod select;
 mod source;
+mod splits;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,7 @@ use program::{Code, ROW, Register, Step, Store};
 use recent::Recent;
 use schema::{ColumnAt, Table, Type};
 use source::{Amount, Parameters, Source};
+pub use splits::ColumnSplit;
 
 /// The rows of the largest table in a verified run, if the file does not say.
 const VERIFIED_ROWS: u64 = 500;

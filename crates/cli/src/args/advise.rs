@@ -1,7 +1,5 @@
 //! The flags of `advise`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use contend_lab::advise::{BUDGET_MAX, BUDGET_MIN, Question};
 use contend_runner::RunConfig;
@@ -9,6 +7,7 @@ use contend_runner::arrivals::parse_late;
 use contend_runner::machine::NATIVE;
 use contend_runner::units::parse_time;
 
+use super::outputs::OutputArgs;
 use super::setup::SetupArgs;
 use crate::UserError;
 
@@ -41,16 +40,8 @@ pub(crate) struct AdviseArgs {
     /// Measure at once, without proving the candidates right first
     #[arg(long)]
     no_verify: bool,
-    /// Write the advice to this file as JSON, or to stdout (-); the text then goes to stderr
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// The folder for advice.html and advice.json [default: a new folder
-    /// contend-results/TIME-WORKLOAD; the link contend-results/latest leads to it]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Overwrite the files in the folder of --out
-    #[arg(long, requires = "out")]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
 }
 
 impl AdviseArgs {

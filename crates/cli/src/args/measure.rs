@@ -49,8 +49,9 @@ pub(crate) struct MeasureArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write the distribution of each entry's latencies to this folder, as ENTRY.hgrm: text that
-    /// HdrHistogram's tools plot
-    #[arg(long, value_name = "DIR")]
+    /// HdrHistogram's tools plot. Or write the latencies of each window and type of transaction to
+    /// this file, NAME.hlog: an interval log, with the tags ENTRY/TYPE and ENTRY/TYPE/response
+    #[arg(long, value_name = "DIR|FILE.hlog")]
     pub(crate) hdr: Option<PathBuf>,
 }
 

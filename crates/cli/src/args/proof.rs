@@ -13,6 +13,7 @@ use contend_runner::RunConfig;
 use contend_runner::config::index_kind;
 use contend_runner::units::parse_time;
 
+use super::scripts::ScriptArgs;
 use super::values::{add_settings, chosen_twice, names, whole};
 use crate::UserError;
 
@@ -26,6 +27,8 @@ pub(crate) struct ExploreArgs {
     /// workloads`
     #[arg(long, visible_alias = "workloads", value_name = "W", value_delimiter = ',', default_value = "litmus")]
     workload: Vec<String>,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// The most executions of each protocol on each workload [default: 10000; with --budget no
     /// limit]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
@@ -80,6 +83,8 @@ pub(crate) struct DeterminismArgs {
         default_value = "bank,smallbank,ycsb-a,tatp,tpcc,litmus-random"
     )]
     workload: Vec<String>,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// Clients, 1 to 32; each brings a transaction to each batch
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = whole::<usize>)]
     clients: usize,
@@ -124,6 +129,8 @@ pub(crate) struct CrashTestArgs {
         default_value = "ycsb-a,tatp,litmus-births"
     )]
     workload: Vec<String>,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// Tests of each protocol on each workload with each commit protocol
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole::<u64>)]
     seeds: u64,
@@ -209,6 +216,8 @@ pub(crate) struct SoakArgs {
     /// --set litmus.keys=... sets another number
     #[arg(long, value_name = "W", default_value = "litmus-births")]
     workload: String,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// How long each protocol runs, in seconds
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     pub(crate) seconds: f64,
@@ -226,12 +235,14 @@ pub(crate) struct SoakArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Returns a configuration for each workload.
+/// Returns a configuration for each workload. The scripts of -f are one workload, in the place of
+/// the others.
 ///
 /// # Errors
-/// A workload is chosen twice, or a setting is not valid.
+/// A workload is chosen twice, or a setting or a script is not valid.
 fn runs_of(
     workloads: Vec<String>,
+    scripts: Option<&ScriptArgs>,
     protocols: &[String],
     index: Option<&str>,
     settings: &[String],
@@ -239,13 +250,18 @@ fn runs_of(
     if let Some(twice) = chosen_twice(&workloads) {
         return Err(UserError::refused(format!("workload '{twice}' was chosen twice")));
     }
-    let of = |workload: String| {
+    let of = |(workload, workload_text): (String, Option<String>)| {
         let index = index.map(str::to_owned);
-        let mut config = RunConfig { workload, protocols: names(protocols), index, ..RunConfig::default() };
+        let protocols = names(protocols);
+        let mut config = RunConfig { workload, workload_text, protocols, index, ..RunConfig::default() };
         add_settings(&mut config, settings)?;
         Ok(config)
     };
-    workloads.into_iter().map(of).collect()
+    let all = match scripts {
+        Some(scripts) => scripts.workloads(workloads)?,
+        None => workloads.into_iter().map(|workload| (workload, None)).collect(),
+    };
+    all.into_iter().map(of).collect()
 }
 
 impl ExploreArgs {
@@ -255,7 +271,7 @@ impl ExploreArgs {
         let litmus_tests = || all().map(|info| info.name.to_string()).collect();
         let expanded = |name: String| if name == "litmus" { litmus_tests() } else { vec![name] };
         let workloads = names(&self.workload).into_iter().flat_map(expanded).collect();
-        runs_of(workloads, &self.protocol, self.index.as_deref(), &self.settings)
+        runs_of(workloads, Some(&self.scripts), &self.protocol, self.index.as_deref(), &self.settings)
     }
 
     /// Returns how to explore.
@@ -278,7 +294,8 @@ impl ExploreArgs {
 impl DeterminismArgs {
     /// Returns each workload's configuration, with the protocols.
     pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
-        let mut runs = runs_of(names(&self.workload), &self.protocol, self.index.as_deref(), &self.settings)?;
+        let mut runs =
+            runs_of(names(&self.workload), Some(&self.scripts), &self.protocol, self.index.as_deref(), &self.settings)?;
         runs.iter_mut().for_each(|run| run.seed = self.seed);
         Ok(runs)
     }
@@ -293,7 +310,7 @@ impl DeterminismArgs {
 impl CrashTestArgs {
     /// Returns each workload's configuration, with the protocols.
     pub(crate) fn runs(&self) -> Result<Vec<RunConfig>, UserError> {
-        runs_of(names(&self.workload), &self.protocol, self.index.as_deref(), &self.settings)
+        runs_of(names(&self.workload), Some(&self.scripts), &self.protocol, self.index.as_deref(), &self.settings)
     }
 
     /// Returns how to test.
@@ -307,7 +324,7 @@ impl KillTestArgs {
     /// Returns the configuration that has the protocols and settings.
     pub(crate) fn run(&self) -> Result<RunConfig, UserError> {
         // The test has tables of its own. This workload is one that every protocol can run.
-        let mut runs = runs_of(vec!["litmus-births".into()], &self.protocol, None, &self.settings)?;
+        let mut runs = runs_of(vec!["litmus-births".into()], None, &self.protocol, None, &self.settings)?;
         Ok(runs.remove(0))
     }
 
@@ -327,7 +344,8 @@ impl KillTestArgs {
 impl SoakArgs {
     /// Returns the configuration that the flags ask for.
     pub(crate) fn run(&self) -> Result<RunConfig, UserError> {
-        let mut runs = runs_of(vec![self.workload.clone()], &self.protocol, self.index.as_deref(), &self.settings)?;
+        let workloads = vec![self.workload.clone()];
+        let mut runs = runs_of(workloads, Some(&self.scripts), &self.protocol, self.index.as_deref(), &self.settings)?;
         let mut run = runs.remove(0);
         run.threads = self.threads;
         if contend_workloads::litmus::INFOS.iter().any(|info| info.name == self.workload) {

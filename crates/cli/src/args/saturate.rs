@@ -1,12 +1,11 @@
 //! The flags of `saturate`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use contend_lab::saturate::Goal;
 use contend_runner::RunConfig;
 use contend_runner::arrivals::{ArrivalProcess, parse_late};
 
+use super::outputs::OutputArgs;
 use super::setup::SetupArgs;
 use super::values::{names, whole};
 use crate::UserError;
@@ -39,16 +38,8 @@ pub(crate) struct SaturateArgs {
     /// Search at once, without proving the protocols right first
     #[arg(long)]
     no_verify: bool,
-    /// Write the result to this file as JSON, or to stdout (-); the table then goes to stderr
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// The folder for saturation.html and saturation.json [default: a new folder
-    /// contend-results/TIME-WORKLOAD; the link contend-results/latest leads to it]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Overwrite the files in the folder of --out
-    #[arg(long, requires = "out")]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
 }
 
 /// The fewest transactions of a window that have a 99th percentile, and a 99.9th one.

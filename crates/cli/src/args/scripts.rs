@@ -10,6 +10,9 @@ use super::workload::rows;
 use crate::UserError;
 use crate::files::read_text;
 
+/// The end of a script's name.
+const SCRIPT: &str = ".sql";
+
 #[derive(Debug, Args)]
 pub(crate) struct ScriptArgs {
     /// A pgbench script with a whole weight, which is 1 if left out; may be repeated
@@ -25,13 +28,33 @@ pub(crate) struct ScriptArgs {
 }
 
 impl ScriptArgs {
+    /// Returns these workloads, those that are scripts with the text of a workload file. The
+    /// scripts of -f are one workload, in the place of all of them.
+    ///
+    /// # Errors
+    /// As those of [`ScriptArgs::workload`].
+    pub(crate) fn workloads(&self, workloads: Vec<String>) -> Result<Vec<(String, Option<String>)>, UserError> {
+        if !self.scripts.is_empty() {
+            return Ok(self.workload(None)?.into_iter().map(|(name, text)| (name, Some(text))).collect());
+        }
+        let is_script = |name: &String| name.ends_with(SCRIPT);
+        if self.schema.is_some() && !workloads.iter().any(is_script) {
+            self.workload(None)?;
+        }
+        let of = |name: String| match is_script(&name) {
+            true => Ok(self.workload(Some(&name))?.map_or((name, None), |(name, text)| (name, Some(text)))),
+            false => Ok((name, None)),
+        };
+        workloads.into_iter().map(of).collect()
+    }
+
     /// Returns the name and the text of a workload file of the scripts; `None` if there is none.
     /// `workload` is the workload's name on the command line, which may be a script.
     ///
     /// # Errors
     /// A file can't be read, a weight is not valid, or there is no schema.
     pub(crate) fn workload(&self, workload: Option<&str>) -> Result<Option<(String, String)>, UserError> {
-        let script = workload.filter(|name| name.ends_with(".sql"));
+        let script = workload.filter(|name| name.ends_with(SCRIPT));
         let all: Vec<&str> = script.into_iter().chain(self.scripts.iter().map(String::as_str)).collect();
         let schema = match (&self.schema, all.first()) {
             (None, None) => return Ok(None),

@@ -6,37 +6,21 @@ use contend_lab::report;
 use contend_runner::RunConfig;
 use contend_runner::units::{show_ns, show_percent, show_rate};
 
-use super::{Place, interrupted};
+use super::{Pages, interrupted};
 use crate::args::AdviseArgs;
-use crate::files::RunFolder;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-const PAGE: &str = "advice.html";
-const DATA: &str = "advice.json";
-
 pub(crate) fn run(args: &AdviseArgs) -> Result<Status, UserError> {
     let (config, question) = args.question()?;
-    let json = Place::new(args.json.as_deref())?;
-    let out = RunFolder::new(args.out.as_deref(), args.force, &config.workload, &[PAGE, DATA])?;
-    let (page, data) = (out.file(PAGE)?, out.file(DATA)?);
+    let pages = Pages::new(&args.outputs, &config.workload, "advice")?;
     let stop = stop_on_interrupt()?;
     let advice = match advise(&config, &question, &stop, &Bars::default()) {
         Ok(advice) => advice,
         Err(error) => return interrupted(error, &stop),
     };
-    let as_json = serde_json::to_string_pretty(&advice).expect("plain data") + "\n";
     let again = again(&advice);
-    page.write_text(&report::advice_html(&advice, &again))?;
-    data.write_text(&as_json)?;
-    out.finish();
-    let written = format!("report: {} · results: {}\n", page.path().display(), data.path().display());
-    let text = format!("{}{written}", text(&advice, &again));
-    match json.is_stdout() {
-        true => show::complain(text.trim_end()),
-        false => show::print(&text)?,
-    }
-    json.write(|file| file.write_all(as_json.as_bytes()))?;
+    pages.deliver(&text(&advice, &again), &report::advice_html(&advice, &again), &advice)?;
     Ok(match advice.partial {
         true => Status::Interrupted,
         false => Status::Good,

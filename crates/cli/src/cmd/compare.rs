@@ -5,7 +5,7 @@ use contend_lab::{compare, report};
 use super::{Outputs, deliver, interrupted, left_out};
 use crate::args::CompareArgs;
 use crate::files::{RESULT_FILE, RunFolder};
-use crate::progress::{Bars, stop_on_interrupt};
+use crate::progress::stop_on_interrupt;
 use crate::{Status, UserError, show};
 
 /// The name of the page with the charts.
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[REPORT_FILE, RESULT_FILE])?;
     let (page, data) = (out.file(REPORT_FILE)?, out.file(RESULT_FILE)?);
     let stop = stop_on_interrupt()?;
-    let result = match compare(&plan, &stop, &Bars::with_lines(outputs.lines(&args.measure))) {
+    let result = match compare(&plan, &stop, &outputs.bars(&args.measure)) {
         Ok(result) => result,
         Err(error) => return interrupted(error, &stop),
     };

@@ -4,14 +4,14 @@ use contend_lab::{Outcome, compare, record};
 
 use super::{Outputs, deliver, interrupted};
 use crate::args::RunArgs;
-use crate::progress::{Bars, stop_on_interrupt};
+use crate::progress::stop_on_interrupt;
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     let plan = args.config()?.resolve()?;
     let outputs = Outputs::new(&args.measure, args.history.as_deref(), &plan.config)?;
     let stop = stop_on_interrupt()?;
-    let bars = Bars::with_lines(outputs.lines(&args.measure));
+    let bars = outputs.bars(&args.measure);
     let outcome = match &args.history {
         Some(_) => record(&plan, &stop, &bars),
         None => compare(&plan, &stop, &bars).map(|result| Outcome { result, recorded: None }),

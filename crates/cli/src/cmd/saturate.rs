@@ -5,40 +5,24 @@ use contend_lab::saturate::{SaturationFile, saturate};
 use contend_runner::RunConfig;
 use contend_runner::units::{show_ns, show_percent, show_rate};
 
-use super::{Place, interrupted, left_out};
+use super::{Pages, interrupted, left_out};
 use crate::args::SaturateArgs;
-use crate::files::RunFolder;
 use crate::progress::{Bars, Lines, stop_on_interrupt};
 use crate::{Status, UserError, show};
-
-const PAGE: &str = "saturation.html";
-const DATA: &str = "saturation.json";
 
 pub(crate) fn run(args: &SaturateArgs) -> Result<Status, UserError> {
     let (config, goal) = (args.config()?, args.goal()?);
     left_out(&config)?;
     let plan = config.resolve()?;
-    let json = Place::new(args.json.as_deref())?;
-    let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[PAGE, DATA])?;
-    let (page, data) = (out.file(PAGE)?, out.file(DATA)?);
+    let pages = Pages::new(&args.outputs, &plan.config.workload, "saturation")?;
     let stop = stop_on_interrupt()?;
     // A probe takes seconds, so each has a line.
-    let lines = if json.is_stdout() { Lines::Stderr } else { Lines::Stdout };
-    let file = match saturate(&plan, &goal, &stop, &Bars::with_lines(lines)) {
+    let lines = if pages.is_stdout() { Lines::Stderr } else { Lines::Stdout };
+    let file = match saturate(&plan, &goal, &stop, &Bars::with_lines(lines, None)) {
         Ok(file) => file,
         Err(error) => return interrupted(error, &stop),
     };
-    let as_json = serde_json::to_string_pretty(&file).expect("plain data") + "\n";
-    page.write_text(&report::saturation_html(&file, &command(&file)))?;
-    data.write_text(&as_json)?;
-    let written = format!("report: {} · results: {}\n", page.path().display(), data.path().display());
-    out.finish();
-    let text = format!("{}{written}", text(&file));
-    match json.is_stdout() {
-        true => show::complain(text.trim_end()),
-        false => show::print(&text)?,
-    }
-    json.write(|file| file.write_all(as_json.as_bytes()))?;
+    pages.deliver(&text(&file), &report::saturation_html(&file, &command(&file)), &file)?;
     Ok(match file {
         file if file.protocols.iter().any(|found| found.failed()) => Status::CheckFailed,
         file if file.partial => Status::Interrupted,

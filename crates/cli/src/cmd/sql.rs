@@ -144,7 +144,7 @@ impl PlannedWorkloadVisitor for Views {
 /// Shows what goes on, and keeps histories.
 struct Watching<'a> {
     stop: &'a Stop,
-    bars: &'a Bars,
+    bars: &'a Bars<'a>,
     out: Option<&'a RunFolder>,
     history: &'a Place,
 }

@@ -42,6 +42,43 @@ fn advice_has_its_evidence() {
     }
 }
 
+/// All buyers write one row. The others read another column of it.
+const COUNTER: &str = r#"
+name = "counter"
+schema = "create table item (id int primary key, price int, stock int);"
+rows.item = 100
+[[transaction]]
+name = "buy"
+script = "update item set stock = stock - 1 where id = 1;"
+[[transaction]]
+name = "look"
+weight = 3
+script = "select price from item where id = 1; select price from item where id = 2;"
+"#;
+
+#[test]
+fn groups_of_columns_and_pieces_are_in_the_advice() {
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("counter.toml"), COUNTER).expect("written");
+    let advise = ["advise", "counter.toml", "--budget", "5s", "--threads", "2", "--verify-transactions", "1000"];
+    let output = contend(folder.path(), &[&advise[..], &["--out", "a", "--json", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let advice: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let splits = advice["splits"].as_array().expect("a list");
+    assert_eq!(splits.len(), 1, "{splits:?}");
+    assert_eq!(splits[0]["tables"][0], "item [stock] | [price]");
+    assert_eq!(splits[0]["lines"][0], r#"item = [["stock"], ["price"]]"#);
+    assert!(splits[0]["entry"].as_str().expect("a name").ends_with("+ts"), "{splits:?}");
+    assert!(splits[0]["to_base"]["ratio"].as_f64().expect("it was measured") > 0.0, "{splits:?}");
+    // The groups are advised, or said to make no difference; and the line runs as it stands there.
+    let shown = text(&output.stderr);
+    assert!(shown.contains("item [stock] | [price]") && shown.contains("IC3's analysis"), "{shown}");
+    let grouped = format!("groups.{}\n{COUNTER}", splits[0]["lines"][0].as_str().expect("a line"));
+    std::fs::write(folder.path().join("grouped.toml"), grouped).expect("written");
+    let run = ["run", "grouped.toml", "--protocol", "silo+ts", "--seconds", "0.02", "--windows", "1", "--warmup", "0"];
+    assert_eq!(contend(folder.path(), &run).status.code(), Some(0));
+}
+
 #[test]
 fn a_question_that_can_not_be_answered_is_refused() {
     refuses(&["advise", "ycsb-a", "--budget", "1s"], &["--budget 1s", "valid: 5s to 86400s"]);
@@ -50,6 +87,8 @@ fn a_question_that_can_not_be_answered_is_refused() {
     refuses(&["advise", "ycsb-a", "--cores", "0"], &["--cores: '0' is no number of cores"]);
     refuses(&["advise", "ycsb-a", "--cores", "4096"], &["abyss:4096", "1 to 1024"]);
     refuses(&["advise", "ycsb-a", "--p99", "0"], &["--p99: '0' is no limit"]);
+    // The memory of all candidates is added up before any is built.
+    refuses(&["advise", "ycsb-a", "--set", "ycsb.records=10G"], &["loading needs about", "are available"]);
     refuses(&["advise", "nothing"], &["unknown workload 'nothing'"]);
     refuses(&["advise", SHOP, "--set", "shop.itms=3"], &["did you mean 'shop.items'?"]);
 }

@@ -83,6 +83,43 @@ fn an_open_loop_prints_lines_writes_distributions_and_repeats() {
 }
 
 #[test]
+fn an_interval_log_has_each_window_of_each_entry() {
+    let folder = TempDir::new().expect("a folder");
+    let run = ["compare", "ycsb-c", "--protocols", "silo,mvto", "--machine", "abyss:2", "--no-verify", "--out", "o"];
+    good(&folder, &[&run[..], &["--windows", "3", "--set", "ycsb.records=1000", "--hdr", "all.hlog"]].concat());
+    let log = std::fs::read_to_string(folder.path().join("all.hlog")).expect("a log");
+    for entry in ["silo", "mvto"] {
+        let of_entry: Vec<&str> = log.lines().filter(|line| line.starts_with(&format!("Tag={entry}/"))).collect();
+        let tag = of_entry[0].split(',').next().expect("a tag");
+        // A second of the log is a millisecond of the chip. A window has 0.1 of them.
+        let begins: Vec<&str> = of_entry
+            .iter()
+            .filter(|line| line.starts_with(&format!("{tag},")))
+            .map(|line| &line[tag.len()..])
+            .collect();
+        assert_eq!(begins.len(), 3, "{log}");
+        for (begin, expected) in begins.iter().zip([",0.000,0.100,", ",0.100,0.100,", ",0.200,0.100,"]) {
+            assert!(begin.starts_with(expected) && begin.contains(",HISTF"), "{begin}");
+        }
+    }
+    assert!(log.contains("millisecond of the chip") && !log.contains("/response"), "{log}");
+    refuses(&["run", "ycsb-c", "--hdr", "/proc/nowhere.hlog"], &["can't write /proc/nowhere.hlog"]);
+    refuses(&["run", "ycsb-c", "--hdr", "no-such-folder/x.hlog"], &["can't write no-such-folder/x.hlog"]);
+    std::fs::create_dir(folder.path().join("d.hlog")).expect("a folder");
+    let output = contend(folder.path(), &["run", "ycsb-c", "--hdr", "d.hlog"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("can't write d.hlog: it is a folder"), "{}", text(&output.stderr));
+    // The result is still shown where the log has no room.
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("full.hlog")).expect("a link");
+    let small = ["run", "ycsb-c", "--machine", "abyss:2", "--windows", "2", "--hdr", "full.hlog"];
+    let output = contend(folder.path(), &small);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("can't write full.hlog: No space left on device"), "{stderr}");
+    assert!(text(&output.stdout).contains("silo"), "the figures are there");
+}
+
+#[test]
 fn a_series_of_rates_comes_from_a_file() {
     let folder = TempDir::new().expect("a folder");
     std::fs::write(folder.path().join("rates.csv"), "second,rate\n0,0\n0.001,1M\n0.002,0\n").expect("written");

@@ -9,7 +9,7 @@ use contend_runner::config::ALL;
 use contend_runner::names::{engine_specs, retry_specs};
 use contend_runner::{RunConfig, RunError, RunPlan};
 
-use super::{Use, plan_of};
+use super::{Use, pieces, plan_of};
 use crate::samples::sample;
 
 /// The transactions of each type that are run to see what it accesses.
@@ -39,6 +39,8 @@ pub(super) struct Features {
     pub(super) has_groups: bool,
     /// What each type does.
     pub(super) uses: Vec<Use>,
+    /// What IC3's analysis says of the pieces of the types, in sentences.
+    pub(super) pieces: Vec<String>,
 }
 
 impl Features {
@@ -47,7 +49,8 @@ impl Features {
     /// # Errors
     /// Those of [`sample`]; or the configuration is not valid.
     pub(super) fn of(config: &RunConfig) -> Result<Features, RunError> {
-        let types = sample(&plan_of(config, "none")?, SAMPLES)?.learned.proposed();
+        let samples = sample(&plan_of(config, "none")?, SAMPLES)?;
+        let types = samples.learned.proposed();
         let mut features = Features::default();
         for ((of, _), access) in types.accesses() {
             features.has_updates |= access.mode == Mode::Update;
@@ -60,6 +63,9 @@ impl Features {
             if !features.uses.contains(&seen) {
                 features.uses.push(seen);
             }
+        }
+        if let Some(declared) = &samples.declared {
+            features.pieces = pieces::sentences(declared, features.has_groups, features.has_updates);
         }
         Ok(features)
     }

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use contend_runner::session::{Interval, RunPurpose};
-use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
+use contend_runner::{Observer, ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 
-use super::{Candidate, Finalist, plan_of};
+use super::{Candidate, Finalist, MeasuredSplit, plan_of};
 use crate::compare::{Entry, Measurements, rates_by_round};
 use crate::environment;
 use crate::paired::{self, Ratio};
-use crate::result::Environment;
+use crate::result::{Environment, Verification};
 use contend_proof::verify::verify;
+use contend_workloads::ChosenWorkload;
+use contend_workloads::file::ColumnSplit;
 
 /// The time that a candidate runs before its first window, in seconds, and the part of a window
 /// that it runs before each.
@@ -24,8 +26,10 @@ struct Contestant {
     name: String,
     plan: RunPlan,
     entry: Entry,
-    /// The contestant whose option it changes.
+    /// The contestant whose option or groups it changes.
     base: Option<String>,
+    /// The groups of columns that it has in the place of the file's own.
+    split: Vec<ColumnSplit>,
     /// Whether the whole verification has passed.
     is_proved: bool,
     /// The windows of the rungs before the final.
@@ -41,11 +45,15 @@ pub(super) struct Left {
     pub(super) of_best: Option<f64>,
 }
 
+/// A verification pass: [`verify`], or what a test has in its place.
+type Prove = fn(&RunPlan, &ProtocolPlan, &Stop, &dyn Observer) -> Result<Option<Verification>, RunError>;
+
 /// The candidates of all rungs; see [`crate::advise`].
 pub(super) struct Tournament<'a> {
     config: &'a RunConfig,
     stop: &'a Stop,
     observer: &'a dyn Observer,
+    prove: Prove,
     contestants: Vec<Contestant>,
     left: Vec<Left>,
     /// Rounds so far, of all rungs.
@@ -59,7 +67,17 @@ pub(super) struct Tournament<'a> {
 impl<'a> Tournament<'a> {
     pub(super) fn new(config: &'a RunConfig, stop: &'a Stop, observer: &'a dyn Observer) -> Self {
         let (contestants, left) = (Vec::new(), Vec::new());
-        Tournament { config, stop, observer, contestants, left, round: 0, windows: 0, rounds_of_final: 0 }
+        Tournament {
+            config,
+            stop,
+            observer,
+            prove: verify,
+            contestants,
+            left,
+            round: 0,
+            windows: 0,
+            rounds_of_final: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,9 +89,41 @@ impl<'a> Tournament<'a> {
         self.contestants.iter().any(|one| !one.entry.windows.is_empty() || !one.before.is_empty())
     }
 
+    /// Returns the candidates whose tables fit into memory together, by estimates: nothing is built
+    /// yet. The others leave.
+    ///
+    /// # Errors
+    /// Fewer fit than there are places in the final.
+    pub(super) fn fitting(&mut self, names: &[String]) -> Result<Vec<String>, RunError> {
+        let check = |protocols: Vec<String>| -> Result<(), RunError> {
+            RunConfig { protocols, ..self.config.clone() }.resolve()?.check_memory(false)
+        };
+        if check(names.to_vec()).is_ok() {
+            return Ok(names.to_vec());
+        }
+        let mut fit: Vec<String> = Vec::new();
+        for name in names {
+            match check(fit.iter().chain([name]).cloned().collect()) {
+                Ok(()) => fit.push(name.clone()),
+                Err(error) if fit.len() < super::FINALISTS => return Err(error),
+                Err(_) => self.has_no_memory(name),
+            }
+        }
+        Ok(fit)
+    }
+
+    fn has_no_memory(&mut self, name: &str) {
+        let why = "there is no memory for its tables beside those of the others".to_string();
+        self.left.push(Left { entry: name.into(), rung: "memory", why, of_best: None });
+    }
+
     /// Proves, loads and warms up a candidate. One that breaks its promise leaves at once.
     pub(super) fn enter(&mut self, name: &str, proof: u64) -> Result<(), RunError> {
-        let mut plan = plan_of(self.config, name)?;
+        let plan = plan_of(self.config, name)?;
+        self.enter_plan(name, plan, proof)
+    }
+
+    fn enter_plan(&mut self, name: &str, mut plan: RunPlan, proof: u64) -> Result<(), RunError> {
         plan.config.verify_transactions = proof.min(self.config.verify_transactions);
         if self.config.verify && !self.proves(&plan, name)? {
             return Ok(());
@@ -82,8 +132,7 @@ impl<'a> Tournament<'a> {
             if self.len() < super::FINALISTS {
                 return Err(error);
             }
-            let why = "there is no memory for its tables beside those of the others".to_string();
-            self.left.push(Left { entry: name.into(), rung: "memory", why, of_best: None });
+            self.has_no_memory(name);
             return Ok(());
         }
         let mut entry = Entry::new(&plan, &plan.protocols[0], RunPurpose::Measure, None)?;
@@ -94,6 +143,7 @@ impl<'a> Tournament<'a> {
             plan,
             entry,
             base: None,
+            split: Vec::new(),
             is_proved,
             before: Measurements::default(),
         });
@@ -116,9 +166,35 @@ impl<'a> Tournament<'a> {
         Ok(())
     }
 
+    /// Enters the fastest contestant that can split timestamps once more for each way to group the
+    /// columns of a workload file that may pay.
+    pub(super) fn enter_splits(&mut self) -> Result<(), RunError> {
+        let ChosenWorkload::File(file) = self.config.chosen_workload()? else { return Ok(()) };
+        let with_ts = |name: &str| match name.split('+').any(|part| part == "ts") {
+            true => name.to_string(),
+            false => format!("{name}+ts"),
+        };
+        let splits = file.splits();
+        let order = order(&self.rates());
+        let mut names = order.iter().map(|number| self.contestants[*number].name.clone());
+        let Some(base) = names.find(|name| plan_of(self.config, &with_ts(name)).is_ok()) else { return Ok(()) };
+        for split in splits {
+            let workload_text = Some(file.with_splits(&split));
+            let config = RunConfig { workload_text, ..self.config.clone() };
+            let plan = plan_of(&config, &with_ts(&base))?;
+            let tables: Vec<String> = split.iter().map(ColumnSplit::in_words).collect();
+            let name = format!("{} with {}", with_ts(&base), tables.join("; "));
+            self.enter_plan(&name, plan, u64::MAX)?;
+            if let Some(one) = self.contestants.iter_mut().find(|one| one.name == name) {
+                (one.base, one.split) = (Some(base.clone()), split);
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a verification pass. If it fails, the candidate leaves.
     fn proves(&mut self, plan: &RunPlan, name: &str) -> Result<bool, RunError> {
-        let verification = verify(plan, &plan.protocols[0], self.stop, self.observer)?;
+        let verification = (self.prove)(plan, &plan.protocols[0], self.stop, self.observer)?;
         if self.stop.is_requested() {
             return Err(RunError::Stopped);
         }
@@ -250,8 +326,9 @@ impl<'a> Tournament<'a> {
     }
 
     /// Ends all transactions, and checks the rows of each. Returns the finalists, the fastest
-    /// first, and all candidates, those that left last first.
-    pub(super) fn ended(mut self) -> Result<(Vec<Finalist>, Vec<Candidate>), RunError> {
+    /// first; the groups of columns that were measured; and all candidates, those that left last
+    /// first.
+    pub(super) fn ended(mut self) -> Result<Ended, RunError> {
         self.without_final();
         let contestants = std::mem::take(&mut self.contestants);
         for mut one in contestants {
@@ -266,34 +343,53 @@ impl<'a> Tournament<'a> {
             }
         }
         let rates = self.rates();
-        let judged = paired::judge(
-            &rates,
-            &vec![true; rates.len()],
-            None,
-            paired::ERROR / paired::pairs(rates.len()).max(1) as f64,
-        );
-        let finalist = |number: &usize| {
-            let one = &self.contestants[*number];
-            let base = one.base.as_ref().and_then(|base| self.contestants.iter().position(|other| other.name == *base));
-            let error = paired::ERROR / paired::pairs(rates.len()).max(1) as f64;
+        let error = paired::ERROR / paired::pairs(rates.len()).max(1) as f64;
+        let to_base = |number: usize| {
+            let base = self.contestants[number].base.as_ref()?;
+            let base = self.contestants.iter().position(|other| other.name == *base)?;
+            Ratio::of(&rates[number], &rates[base], error)
+        };
+        let of_splits = |number: &usize| !self.contestants[*number].split.is_empty();
+        let (splits, plain): (Vec<usize>, Vec<usize>) = (0..rates.len()).partition(of_splits);
+        let of_plain: Vec<Vec<f64>> = plain.iter().map(|number| rates[*number].clone()).collect();
+        let judged = paired::judge(&of_plain, &vec![true; plain.len()], None, error);
+        let finalist = |position: &usize| {
+            let one = &self.contestants[plain[*position]];
             Some(Finalist {
                 entry: one.name.clone(),
                 is_option: one.base.is_some(),
                 measured: one.entry.measured(&one.plan, false)?,
-                to_first: judged.to_first[*number],
-                is_best: judged.groups[*number] == Some(1),
-                to_base: base.and_then(|base| Ratio::of(&rates[*number], &rates[base], error)),
+                to_first: judged.to_first[*position],
+                is_best: judged.groups[*position] == Some(1),
+                to_base: to_base(plain[*position]),
             })
         };
         let mut finalists: Vec<Finalist> = judged.order.iter().filter_map(finalist).collect();
         // The fastest is the one with which the others are compared.
         finalists.sort_by_key(|it| it.to_first.is_some());
+        let splits = splits.into_iter().map(|number| self.contestants[number].measured_split(to_base(number)));
+        let splits = splits.collect();
         let mut candidates: Vec<Candidate> = finalists
             .iter()
             .map(|it| Candidate::new(&it.entry, "final", String::new(), it.to_first.map(|ratio| ratio.ratio)))
             .collect();
         candidates.extend(self.left.into_iter().rev().map(Candidate::from));
-        Ok((finalists, candidates))
+        Ok((finalists, splits, candidates))
+    }
+}
+
+/// The finalists, the measured groups of columns, and all candidates.
+type Ended = (Vec<Finalist>, Vec<MeasuredSplit>, Vec<Candidate>);
+
+impl Contestant {
+    fn measured_split(&self, to_base: Option<Ratio>) -> MeasuredSplit {
+        MeasuredSplit {
+            tables: self.split.iter().map(ColumnSplit::in_words).collect(),
+            lines: self.split.iter().map(ColumnSplit::line).collect(),
+            entry: self.plan.protocols[0].name.clone(),
+            base: self.base.clone().unwrap_or_default(),
+            to_base,
+        }
     }
 }
 
@@ -325,6 +421,52 @@ fn survivors(rates: &[Vec<f64>], order: &[usize], most: usize, is_generous: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use contend_proof::verify::verify_session;
+    use contend_protocols::fault::{Only, id};
+    use contend_protocols::optimistic::silo::Silo;
+    use contend_runner::Silent;
+    use contend_runner::session::session_of;
+    use contend_workloads::ycsb::Ycsb;
+
+    /// Silo that does not validate, in the place of TicToc.
+    type Broken = Silo<Only<{ id("IGNORE_LOCKS_IN_VALIDATION") }, { id("SKIP_VALIDATION_OF_WRITTEN") }>>;
+
+    fn prove(
+        plan: &RunPlan,
+        protocol: &ProtocolPlan,
+        stop: &Stop,
+        observer: &dyn Observer,
+    ) -> Result<Option<Verification>, RunError> {
+        if protocol.name != "tictoc" {
+            return verify(plan, protocol, stop, observer);
+        }
+        let mut session = session_of::<Broken, Ycsb>(&plan.config, RunPurpose::Verify)?;
+        verify_session(&mut *session, &protocol.name, plan.config.verify_transactions, stop, observer)
+    }
+
+    #[test]
+    fn a_candidate_that_breaks_its_promise_leaves_with_its_anomaly_and_the_others_go_on() {
+        let settings = [("ycsb.records", "20"), ("ycsb.rmw", "on"), ("ycsb.ops", "6"), ("ycsb.payload", "64")];
+        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let config = RunConfig { settings, threads: 4, ..RunConfig::default() };
+        let stop = Stop::default();
+        let mut tournament = Tournament { prove, ..Tournament::new(&config, &stop, &Silent) };
+        for name in ["silo", "tictoc", "2pl-nowait"] {
+            tournament.enter(name, 20_000).expect("the others go on");
+        }
+        tournament.refuse_if_empty().expect("there are others");
+        tournament.rounds(1, 0.01).expect("windows");
+        let (finalists, _, candidates) = tournament.ended().expect("figures");
+        let names: Vec<&str> = finalists.iter().map(|it| it.entry.as_str()).collect();
+        assert!(names.len() == 2 && !names.contains(&"tictoc"), "{names:?}");
+        let refused = candidates.iter().find(|it| it.entry == "tictoc").expect("it is told");
+        assert!(refused.left == "proof" && refused.why.contains("G"), "{refused:?}");
+        let mut all_broken = Tournament { prove, ..Tournament::new(&config, &stop, &Silent) };
+        all_broken.enter("tictoc", 20_000).expect("no error yet");
+        let error = all_broken.refuse_if_empty().expect_err("none is left").to_string();
+        assert!(error.contains("no candidate keeps its promise; tictoc: "), "{error}");
+    }
 
     #[test]
     fn the_best_stay_and_with_them_those_that_are_near() {

@@ -3,7 +3,7 @@
 use contend_runner::units::{show_bytes, show_ns, show_percent, show_rate};
 
 use super::candidates::Features;
-use super::{Advice, Finalist};
+use super::{Advice, Finalist, MeasuredSplit};
 use crate::paired::show_ratio;
 use crate::saturate::Saturation;
 
@@ -105,7 +105,35 @@ fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
         lines
             .push("Timestamp splitting (ts) applies: tables have groups of columns with versions of their own.".into());
     }
+    lines.extend(splits(&advice.splits));
+    lines.extend(features.pieces.iter().cloned());
     lines.extend(leaders(advice));
+    lines
+}
+
+/// Returns what each way to group columns is worth.
+fn splits(all: &[MeasuredSplit]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut same = Vec::new();
+    for it in all {
+        let (tables, base) = (it.tables.join("; "), &it.base);
+        match &it.to_base {
+            Some(ratio) if ratio.told_apart && ratio.ratio > 1.0 => lines.push(format!(
+                "Group the columns as {tables}, and set ts=on: {} the throughput of {base} without it. In the file: \
+                 [groups] {}.",
+                show_ratio(ratio),
+                it.lines.join(", ")
+            )),
+            Some(ratio) if ratio.told_apart => lines.push(format!(
+                "Columns grouped as {tables}, with ts=on, cost: {} the throughput of {base} without it.",
+                show_ratio(ratio)
+            )),
+            _ => same.push(tables),
+        }
+    }
+    if !same.is_empty() {
+        lines.push(format!("No difference that these rounds can tell by groups of columns: {}.", same.join(", or ")));
+    }
     lines
 }
 

@@ -124,6 +124,98 @@ fn on_the_host_what_is_offered_at_a_low_rate_is_done() {
     }
 }
 
+/// On a chip a flush takes a set time, so the end of each response is known.
+#[test]
+fn with_a_log_a_response_ends_when_its_commit_is_durable() {
+    let log = |mode| [("ycsb.records", "1000"), ("log", mode), ("log.latency_ns", "300000")];
+    let config = |mode| RunConfig {
+        workload: "ycsb-a".into(),
+        protocols: vec!["silo".into()],
+        windows: 4,
+        window_seconds: 0.1,
+        arrivals: Some(Arrivals::at(400.0)),
+        ..on("abyss:2", &log(mode))
+    };
+    let flush = 300_000;
+    for mode in ["clr", "elr-group"] {
+        let result = run(&config(mode));
+        let open = open(&result);
+        // What is not flushed at once is flushed before the worker waits for its next start. It
+        // asks the log while it waits, or the median would be that of the gaps: milliseconds.
+        assert!((flush..flush * 2).contains(&open.response.p50_ns), "{mode}: {open:?}");
+        let responses: u64 = open.responses.iter().map(|bucket| bucket.count).sum();
+        assert!(responses.abs_diff(open.ended) <= 2, "one under way on each core: {open:?}");
+    }
+    // In memory a group's commits take no flush.
+    assert!(measured(&run(&config("elr-group"))).latency_ns_p50 < flush / 10);
+    let without = run(&RunConfig { settings: Default::default(), ..config("clr") });
+    assert!(open(&without).response.p99_ns < flush / 10, "{:?}", open(&without));
+}
+
+#[test]
+fn on_the_host_each_commit_of_a_window_has_a_response_once_the_log_has_it() {
+    let settings = [("ycsb.records", "1000"), ("log", "epoch"), ("log.epoch_ms", "20")];
+    let result = run(&RunConfig {
+        workload: "ycsb-a".into(),
+        protocols: vec!["silo".into()],
+        windows: 3,
+        window_seconds: 0.1,
+        warmup_seconds: 0.0,
+        threads: 2,
+        arrivals: Some(Arrivals::at(2000.0)),
+        ..on("native", &settings)
+    });
+    let measured = measured(&result);
+    let open = open(&result);
+    assert!(open.ended > 0);
+    assert_eq!(open.responses.iter().map(|bucket| bucket.count).sum::<u64>(), open.ended, "{open:?}");
+    assert!(open.response.mean_ns > open.service_ns_mean, "a flush comes on top: {open:?}");
+    let log = measured.log.as_ref().expect("a log");
+    assert!(open.response.max_ns >= log.durable_ns_max, "{open:?} {log:?}");
+}
+
+/// A transaction in 1000 holds its core for 100 ms of simulated time, and with it the epoch.
+const HOLDER: &str = r#"
+name = "holder"
+schema = "create table t (id bigint primary key, n bigint);"
+rows.t = 1000
+[[transaction]]
+name = "touch"
+script = """
+\\set i random(0, 999)
+\\set stall random(1, 2000)
+update t set n = n + 1 where id = :i;
+\\if :stall <= LONG
+  \\sleep 100 ms
+\\endif
+"""
+"#;
+
+#[test]
+fn a_transaction_that_takes_long_holds_back_the_epoch() {
+    let lag = |long: &str| {
+        let config = RunConfig {
+            workload: "holder.toml".into(),
+            workload_text: Some(HOLDER.replace("LONG", long)),
+            protocols: vec!["silo".into()],
+            windows: 4,
+            window_seconds: 0.25,
+            arrivals: Some(Arrivals::at(20e3)),
+            ..on("abyss:4", &[])
+        };
+        let result = run(&config);
+        let lags: Vec<f64> = measured(&result).windows.iter().map(|window| window.epoch_lag_ms).collect();
+        (lags.iter().copied().fold(0.0, f64::max), measured(&result).epoch_lag())
+    };
+    // The epoch ends at most 40 ms after the transaction has begun, and some more until the next of
+    // the others looks.
+    let (long, shown) = lag("2");
+    assert!((50.0..101.0).contains(&long), "{long} ms");
+    assert!(shown.ends_with(" ms"), "{shown}");
+    let (short, _) = lag("0");
+    assert!(short < 1.0, "{short} ms");
+}
+
 #[test]
 fn a_rate_that_rises_is_seen_in_the_windows() {
     let rates = vec![(0.0, 100e3), (0.002, 900e3)];

@@ -16,7 +16,8 @@ use contend_model::pieces::Checked;
 use contend_sim::{Chip, ChipOptions, Simulated};
 use contend_workloads::Workload;
 
-use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::epoch_lag::EpochLag;
+use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, epochs_now, not_loaded, stuck};
 use super::schedule::{Schedule, await_start};
 use super::yielding::{Between, with_between};
 use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Simulation, Tally};
@@ -41,6 +42,7 @@ pub(crate) struct OnChip<P: Protocol<Simulated>, W: Workload> {
     shared: Rc<Shared<P, W>>,
     /// The end of the last interval, in cycles.
     time: u64,
+    lag: EpochLag,
 }
 
 /// A worker that has ended, with its number.
@@ -84,11 +86,11 @@ impl<P: Protocol<Simulated>, W: Workload> OnChip<P, W> {
                     &workload,
                     share,
                     &shared.tally,
-                    |worker, _| {
+                    |worker, waiting| {
                         // Transactions that never await anything must not keep the core to
                         // themselves.
                         Simulated::await_prefetched();
-                        await_start(&shared.schedules[number], worker, SLICE_CYCLES, over)
+                        await_start(&shared.schedules[number], (worker, waiting), &shared.tally, SLICE_CYCLES, over)
                     },
                     over,
                     |workload, tx, client, input, checker| {
@@ -126,7 +128,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
         let config = plan.chip.clone().expect("a session on a chip is made of a plan with a chip");
         // The engine converts times to cycles by the clock of this chip.
         config.preset.set_clock();
-        OnChip { chip: None, config, shared: Rc::new(shared), time: 0 }
+        OnChip { chip: None, config, shared: Rc::new(shared), time: 0, lag: EpochLag::default() }
     }
 
     fn load(
@@ -167,6 +169,8 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             let alive = chip.run_until(end);
             tick((end - self.time) as f64 / length as f64);
             self.time = end;
+            let (current, unsettled) = epochs_now(&loaded.engine, &loaded.log);
+            self.lag.look(current, unsettled, end as f64 / hertz);
             if looked.elapsed() >= MEMORY_EVERY {
                 looked = Instant::now();
                 if is_short() {
@@ -194,6 +198,7 @@ impl<P: Protocol<Simulated>, W: Workload> Driver<P, W> for OnChip<P, W> {
             simulation: Some(simulation),
             log_bytes: None,
             arrivals: self.shared.count_arrivals(self.time),
+            epoch_lag_seconds: self.lag.take(),
         })
     }
 

@@ -1,8 +1,9 @@
 //! Engine, workload and workers.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use contend_engine::{
     Abort, AbortReason, ConflictMap, Declaration, Engine, EngineConfig, NamedConflicts, Protocol, ProtocolInfo,
@@ -13,6 +14,7 @@ use contend_model::pieces::{CheckedTypes, PieceChecker};
 use contend_protocols::method::{Backoff, Retry, RetryOptions};
 use contend_workloads::{Checked, Violation, Workload};
 
+use super::acknowledged::{ASK_EVERY, Commit, Waiting, nanoseconds};
 use super::schedule::{Next, Schedule};
 use super::yielding::Thinking;
 use super::{Driver, Interval, IntervalResult, RunPurpose, Session, Tally, declare_types};
@@ -53,7 +55,7 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     protocol_options: BTreeMap<String, String>,
     workload_options: BTreeMap<String, String>,
     /// The log comes after the workers: it flushes their last commits when it is dropped.
-    log: Option<RunLog<M>>,
+    pub(super) log: Option<RunLog<M>>,
 }
 
 /// The state of one worker, kept from window to window.
@@ -65,8 +67,8 @@ pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     drawn: u64,
     /// Whether commits are made durable.
     logs: bool,
-    /// The tickets and start times of timed transactions that are not durable yet.
-    waiting: VecDeque<(u64, u64)>,
+    /// The timed transactions that are not durable yet.
+    waiting: Waiting,
     /// Checks transactions against their declarations, if the session verifies.
     checker: PieceChecker,
     /// When transactions are to start, in an open loop on the host.
@@ -199,7 +201,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             retry: backoff.retry(number, seed.wrapping_add(number as u64)),
             drawn: 0,
             logs: log.is_some(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             checker: checker_of(checked.clone()),
             schedule: None,
             round_trip_us: 0,
@@ -217,7 +219,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
         workload: &W,
         share: u64,
         tally: &RefCell<Tally>,
-        mut next: impl FnMut(&mut Worker<P, M>, &mut VecDeque<(u64, u64)>) -> Next,
+        mut next: impl FnMut(&mut Worker<P, M>, &mut Waiting) -> Next,
         over: impl Fn() -> bool,
         mut execute: impl FnMut(
             &W,
@@ -246,7 +248,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
             }
             let kind = kind_of(workload, input, thinking);
             let retries_before = worker.piece_retries();
-            loop {
+            let is_committed = loop {
                 let declare = |declaration: &mut Declaration<M>| {
                     declaration.kind(kind);
                     workload.declare(input, declaration);
@@ -257,7 +259,7 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                     let tally = &mut *tally.borrow_mut();
                     tally.kinds[kind].commits += 1;
                     M::take_times(&mut tally.useful);
-                    break;
+                    break true;
                 };
                 note_abort(worker, abort.reason, kind, tally);
                 // While a transaction is protected, all others wait for it.
@@ -266,18 +268,18 @@ impl<P: Protocol<M>, W: Workload, M: Machine> WorkerSlot<P, W, M> {
                 }
                 M::take_times(&mut tally.borrow_mut().aborted);
                 match abort.reason {
-                    AbortReason::User => break,
+                    AbortReason::User => break false,
                     reason if !reason.is_conflict() => return Err(GivenUp::of(reason, worker, checker)),
                     _ if over() => return Ok(()),
                     _ => {}
                 }
-            }
+            };
             retry.done();
             if let (Some(before), Some(now)) = (retries_before, worker.piece_retries()) {
                 tally.borrow_mut().kinds[kind].add_piece_retries(now - before);
             }
             if timed {
-                note_latency(worker, logs.then_some(&mut *waiting), (start, due), kind, tally);
+                note_latency(worker, (waiting, *logs && is_committed), (start, due), kind, tally);
             }
         }
         Ok(())
@@ -330,29 +332,48 @@ fn note_abort<P: Protocol<M>, M: Machine>(
 }
 
 /// Notes the latency of a timed transaction of this type, which began at `start` and has ended. In
-/// an open loop, also notes the time since its start was due. With a log, notes the time of each of
-/// those that wait which is durable by now. Cores of a chip share the tally, and another core may
-/// go on while this one asks its log. So the tally is borrowed for each note only.
+/// an open loop, also notes the time since its start was due: now, or once its commit is durable if
+/// it waits for a log. The tally is borrowed for each note only, as in [`Waiting::ask`].
 fn note_latency<P: Protocol<M>, M: Machine>(
     worker: &mut Worker<P, M>,
-    waiting: Option<&mut VecDeque<(u64, u64)>>,
+    (waiting, waits): (&mut Waiting, bool),
     (start, due): (u64, Option<u64>),
     kind: usize,
     tally: &RefCell<Tally>,
 ) {
     let now = M::now();
-    let since = |then: u64| ((now.wrapping_sub(then) as f64 * 1e9 / M::cycles_per_second()) as u64).max(1);
-    let taken = since(start);
     {
-        let kind = &mut tally.borrow_mut().kinds[kind];
-        kind.latencies.saturating_record(taken);
-        due.into_iter().for_each(|due| kind.add_response(since(due)));
+        let of_kind = &mut tally.borrow_mut().kinds[kind];
+        of_kind.latencies.saturating_record(nanoseconds::<M>(start, now));
+        due.filter(|_| !waits).into_iter().for_each(|due| of_kind.add_response(nanoseconds::<M>(due, now)));
     }
-    let Some(waiting) = waiting else { return };
-    waiting.push_back((worker.ticket(), start));
-    while let Some(&(_, start)) = waiting.front().filter(|(ticket, _)| worker.is_durable(*ticket)) {
-        waiting.pop_front();
-        tally.borrow_mut().durable.saturating_record(since(start));
+    if waits {
+        waiting.push(Commit { ticket: worker.ticket(), start, due, kind });
+    }
+    waiting.ask(worker, tally);
+}
+
+impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> TypedSession<P, W, D> {
+    /// Waits until the commits of an interval of an open loop are durable, and notes their response
+    /// times. Those of the last epoch would be missing otherwise, and they are no shorter than the
+    /// others. Nothing hurries the log: that would make them shorter. On a chip the workers are not
+    /// here, and go on in the next interval. An emulated log ends no epoch while all workers stand.
+    fn await_durable(&mut self, count: &mut IntervalResult, stop: &Stop) -> Result<(), RunError> {
+        let Some(log) = &self.loaded.log else { return Ok(()) };
+        let tally = RefCell::new(std::mem::take(&mut count.tally));
+        loop {
+            let slots = self.loaded.slots.iter_mut();
+            let waiting = slots.filter_map(|WorkerSlot { worker, waiting, .. }| {
+                waiting.ask(worker, &tally);
+                (!waiting.is_empty()).then_some(())
+            });
+            if waiting.count() == 0 || stop.is_requested() || !log.goes_on()? {
+                break;
+            }
+            std::thread::sleep(Duration::from_secs_f64(ASK_EVERY));
+        }
+        count.tally = tally.into_inner();
+        Ok(())
     }
 }
 
@@ -399,6 +420,9 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
         self.loaded.slots.iter_mut().for_each(|slot| slot.waiting.clear());
         let before = self.loaded.log.as_ref().map(RunLog::bytes);
         let mut count = self.driver.run(&mut self.loaded, interval, stop, tick)?;
+        if count.arrivals.is_some() {
+            self.await_durable(&mut count, stop)?;
+        }
         if let (Some(log), Some(before)) = (&self.loaded.log, before) {
             let last = self.loaded.slots.iter().map(|slot| slot.worker.committed_in()).max();
             count.log_bytes = Some(log.bytes_up_to(last.unwrap_or(0))? - before);
@@ -465,6 +489,14 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
         let committed = self.loaded.slots.iter_mut().flat_map(|slot| slot.worker.take_history()).collect();
         recorded(&self.loaded.engine, committed)
     }
+}
+
+/// Returns the current epoch of a session, and its oldest epoch that is not settled (see
+/// [`super::epoch_lag`]).
+pub(super) fn epochs_now<P: Protocol<M>, M: Machine>(engine: &Engine<P, M>, log: &Option<RunLog<M>>) -> (u64, u64) {
+    let epochs = engine.epochs();
+    let durable = log.as_ref().and_then(RunLog::durable_epoch);
+    (epochs.current(), durable.map_or_else(|| epochs.oldest_to_commit(), |durable| durable + 1))
 }
 
 /// Returns the error for an abort that does not go away.

@@ -14,6 +14,8 @@ use contend_engine::{Protocol, Worker};
 use contend_machine::{Cycles, Machine};
 use contend_model::random::SplitMix64;
 
+use super::Tally;
+use super::acknowledged::{ASK_EVERY, Waiting};
 use crate::arrivals::{ArrivalProcess, Arrivals};
 
 /// The longest wait that a worker stays online for, in seconds. A worker that is online holds back
@@ -251,18 +253,19 @@ pub(crate) enum Next {
 }
 
 /// Waits for a worker's next start; without a schedule it is at once. A wait is cut into pieces of
-/// `slice` cycles, so that the end of the interval is seen. The schedule is borrowed for each look
-/// only: other cores of a chip run meanwhile.
+/// `slice` cycles, so that the end of the interval is seen, and shorter ones while commits wait for
+/// the log. The schedule is borrowed for each look only: other cores of a chip run meanwhile.
 pub(crate) fn await_start<P: Protocol<M>, M: Machine>(
     schedule: &RefCell<Option<Schedule>>,
-    worker: &mut Worker<P, M>,
+    (worker, waiting): (&mut Worker<P, M>, &mut Waiting),
+    tally: &RefCell<Tally>,
     slice: Cycles,
     over: impl Fn() -> bool,
 ) -> Next {
     if schedule.borrow().is_none() {
         return if over() { Next::End } else { Next::Transaction { due: None } };
     }
-    let online = (ONLINE * M::cycles_per_second()) as Cycles;
+    let [online, ask_every] = [ONLINE, ASK_EVERY].map(|seconds| (seconds * M::cycles_per_second()) as Cycles);
     let mut is_online = true;
     while !over() {
         let now = M::now();
@@ -275,9 +278,11 @@ pub(crate) fn await_start<P: Protocol<M>, M: Machine>(
             // With a log this takes a while, so the time is read again.
             worker.go_offline();
             is_online = false;
-        } else {
-            M::idle(wait.min(slice));
+            continue;
         }
+        waiting.ask(worker, tally);
+        let slice = if waiting.is_empty() { slice } else { slice.min(ask_every) };
+        M::idle(wait.min(slice));
     }
     Next::End
 }

@@ -20,8 +20,8 @@ pub struct KindCount {
     pub piece_retries: Option<u64>,
     /// Latencies of the timed transactions, from the first try to the end, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// The times from the moment when a transaction was due until its end, in nanoseconds. `None`
-    /// in a closed loop.
+    /// The times from the moment when a transaction was due until its end, in nanoseconds: with a
+    /// log, until its commit was durable. `None` in a closed loop.
     pub responses: Option<Histogram<u64>>,
 }
 

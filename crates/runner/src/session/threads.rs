@@ -11,13 +11,12 @@
 //! share. So the line stays in the caches of all cores, and the load costs no transfer.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use contend_engine::{Protocol, Worker};
+use contend_engine::{Protocol, ProtocolInfo, Worker};
 use contend_machine::{
     Interleaved, Machine, Native, Ordering, SampledThread, SetAside, Stack, available_cores, is_alone, park,
     pin_to_core, run_together, wake_all,
@@ -25,8 +24,10 @@ use contend_machine::{
 use contend_model::pieces::Checked;
 use contend_workloads::Workload;
 
+use super::acknowledged::Waiting;
 use super::climb::{Climb, LOOK_EVERY};
-use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, not_loaded, stuck};
+use super::epoch_lag::EpochLag;
+use super::loaded_engine::{GivenUp, LoadedEngine, WorkerSlot, epochs_now, not_loaded, stuck};
 use super::schedule::{Schedule, await_start};
 use super::yielding::{Between, with_between};
 use super::{ArrivalCount, Driver, Interval, IntervalResult, RunPurpose, Tally};
@@ -151,6 +152,12 @@ impl<M> Threads<M> {
 }
 
 impl<M: Host> Threads<M> {
+    /// Notes how many bytes the tables and indexes took in an interval of this length.
+    fn note_growth(&mut self, seconds: f64, grown: u64) {
+        self.seconds = self.seconds * 0.75 + seconds;
+        self.grown = self.grown * 0.75 + grown as f64;
+    }
+
     /// Returns what each thread knows of the number of transactions in flight that pays.
     fn climbs(&mut self, purpose: RunPurpose, threads: usize) -> std::slice::IterMut<'_, Climb> {
         let climb = || match purpose {
@@ -221,6 +228,13 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
         loaded.slots.iter_mut().enumerate().for_each(|(number, slot)| slots_of[number % threads].push(slot));
         let (bytes_before, kinds) = (loaded.engine.bytes(), loaded.workload.kinds().len());
         let (registry, registered) = mpsc::channel();
+        let (engine, log, lag, begun) =
+            (&loaded.engine, &loaded.log, RefCell::new(EpochLag::default()), Instant::now());
+        let tick = |part: f64| {
+            tick(part);
+            let (current, unsettled) = epochs_now(engine, log);
+            lag.borrow_mut().look(current, unsettled, begun.elapsed().as_secs_f64());
+        };
         let (seconds, outcomes) = std::thread::scope(|scope| {
             let threads: Vec<_> = slots_of
                 .into_iter()
@@ -251,25 +265,17 @@ impl<P: Protocol<M>, W: Workload, M: Host> Driver<P, W> for Threads<M> {
                 .collect();
             signals.start.release(threads.len());
             let sampled: Vec<SampledThread> = registered.iter().take(threads.len()).collect();
-            let seconds = signals.watch(if breakdown { &sampled } else { &[] }, interval.length, stop, tick);
+            let seconds = signals.watch(if breakdown { &sampled } else { &[] }, interval.length, stop, &tick);
             let outcomes: Vec<_> =
                 threads.into_iter().map(|thread| thread.join().expect("a transaction does not panic")).collect();
             (seconds, outcomes)
         });
         *aside() = all_aside;
-        let grown = loaded.engine.bytes().saturating_sub(bytes_before);
-        self.seconds = self.seconds * 0.75 + seconds;
-        self.grown = self.grown * 0.75 + grown as f64;
+        self.note_growth(seconds, loaded.engine.bytes().saturating_sub(bytes_before));
+        let epoch_lag_seconds = lag.take().take();
         let arrivals = ArrivalCount::sum(loaded.slots.iter().filter_map(|slot| slot.schedule.as_ref()?.counted()));
-        let mut count = IntervalResult { seconds, arrivals, ..IntervalResult::default() };
-        for outcome in outcomes {
-            let (outcomes, tally) = outcome.ok_or_else(no_stacks)?;
-            for outcome in outcomes {
-                outcome.map_err(|given_up| stuck(loaded.engine.protocol().info(), given_up))?;
-            }
-            count.tally.add(&tally);
-        }
-        Ok(count)
+        let tally = summed(loaded.engine.protocol().info(), outcomes)?;
+        Ok(IntervalResult { seconds, tally, arrivals, epoch_lag_seconds, ..IntervalResult::default() })
     }
 
     fn pace(&mut self, loaded: &mut LoadedEngine<P, W, M>, schedules: Vec<Option<Schedule>>) {
@@ -349,6 +355,25 @@ impl Signals {
         self.over.store(1, Ordering::Release);
         start.elapsed().as_secs_f64()
     }
+}
+
+/// The outcome of a thread: those of its workers, and its tally. `None` if it had no memory.
+type OfThread = Option<(Vec<Result<(), GivenUp>>, Tally)>;
+
+/// Returns the sum of the threads' tallies.
+///
+/// # Errors
+/// A worker has given up, or a thread had no memory.
+fn summed(protocol: ProtocolInfo, outcomes: Vec<OfThread>) -> Result<Tally, RunError> {
+    let mut sum = Tally::default();
+    for outcome in outcomes {
+        let (outcomes, tally) = outcome.ok_or_else(no_stacks)?;
+        for outcome in outcomes {
+            outcome.map_err(|given_up| stuck(protocol, given_up))?;
+        }
+        sum.add(&tally);
+    }
+    Ok(sum)
 }
 
 fn no_stacks() -> RunError {
@@ -463,7 +488,7 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
         schedule
     }));
     let slice = (START_SLICE * M::cycles_per_second()) as u64;
-    let next = |worker: &mut Worker<P, M>, waiting: &mut VecDeque<_>| {
+    let next = |worker: &mut Worker<P, M>, waiting: &mut Waiting| {
         if M::overlaps() {
             // Transactions that never await anything must not keep the thread to themselves.
             M::await_prefetched();
@@ -474,7 +499,7 @@ fn work<P: Protocol<M>, W: Workload, M: Host>(
                 waiting.clear();
             }
         }
-        await_start(schedule, worker, slice, over)
+        await_start(schedule, (worker, waiting), tally, slice, over)
     };
     let mut between = match purpose {
         RunPurpose::Verify | RunPurpose::Repeat => Between::yields(slot.worker.number()),

@@ -1,7 +1,8 @@
 //! The tables of a workload file: `create table` and `create index`, and how rows and keys lie in
 //! words.
 
-use contend_model::{GROUPS_MAX, IndexKind, KeyWords, MAX_KEY_WORDS, Span, TableSpec};
+pub(super) use contend_model::GROUPS_MAX;
+use contend_model::{IndexKind, KeyWords, MAX_KEY_WORDS, Span, TableSpec};
 use sqlparser::ast::{
     CharacterLength, ColumnOption, CreateIndex, CreateTable, DataType, ExactNumberInfo, Expr, Ident, ObjectName,
     ObjectNamePart, Statement, TableConstraint,

@@ -114,6 +114,17 @@ impl TryFrom<String> for Think {
     }
 }
 
+/// Returns the transaction that can't be read for this reason, as the beginning of a message. TOML
+/// tells the line, and not whose it is.
+fn transaction_of(text: &str, why: &str) -> Option<String> {
+    let file: toml::Table = text.parse().ok()?;
+    let wrong = |of: &&toml::Value| {
+        TransactionSource::deserialize((*of).clone()).is_err_and(|error: toml::de::Error| error.message() == why)
+    };
+    let name = file.get("transaction")?.as_array()?.iter().find(wrong)?.get("name")?.as_str()?;
+    Some(format!("transaction '{name}': "))
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -167,7 +178,8 @@ impl Source {
                 let column = before.rsplit('\n').next().map_or(1, |last| last.chars().count() + 1);
                 format!("line {line}, column {column}: ")
             });
-            format!("{}{}", place.unwrap_or_default(), error.message().replace('\n', " "))
+            let (place, of) = (place.unwrap_or_default(), transaction_of(text, error.message()).unwrap_or_default());
+            format!("{place}{of}{}", error.message().replace('\n', " "))
         })?;
         source.check()?;
         Ok(source)

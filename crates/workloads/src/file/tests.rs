@@ -299,6 +299,7 @@ fn a_mistake_in_a_file_names_the_thing() {
     };
     for (from, to, parts) in [
         ("weight = 60", "weight = -1", &["'buy'", "weight is -1"][..]),
+        ("weight = 60", "weight = \"x\"", &["line ", "transaction 'buy': ", "\"x\", expected f64"][..]),
         ("theta = 0.9", "theta = \":items + :theta\"", &["theta refers to itself"]),
         ("customers = 100_000", "customers = \":more\"\nmore = \":customers\"", &["refers to itself"]),
         ("orders = 0", "ordres = 0", &["unknown table 'ordres'"]),

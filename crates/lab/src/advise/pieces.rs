@@ -1,0 +1,54 @@
+//! What IC3's analysis says of the pieces that a workload declares.
+
+use contend_analysis::{AnalysisOptions, Plan};
+use contend_model::pieces::TypeSet;
+
+/// The most types, and the most ranks, that a sentence names.
+const TOLD: usize = 6;
+
+/// Returns what the analysis says of these types. `split` and `updates` say whether timestamp
+/// splitting and commit-time updates apply. Declarations that are not valid say nothing here: they
+/// are refused where they are used.
+pub(super) fn sentences(types: &TypeSet, split: bool, updates: bool) -> Vec<String> {
+    let options = AnalysisOptions { split, updates, ..AnalysisOptions::default() };
+    let Ok(plan) = Plan::new(types, options) else { return Vec::new() };
+    let ranks_of = |of: usize| plan.types[of].groups.iter().filter_map(|group| group.rank).collect::<Vec<_>>();
+    let names = |of: &[String]| match of.len() {
+        0..=TOLD => of.join(", "),
+        many => format!("{} and {} more", of[..TOLD].join(", "), many - TOLD),
+    };
+    let of_several = |of: &usize| types.types[*of].pieces.len() > 1;
+    let divided: Vec<String> = (0..types.types.len())
+        .filter(|of| ranks_of(*of).len() > 1)
+        .map(|of| format!("{} in {} steps", types.types[of].name, ranks_of(of).len()))
+        .collect();
+    let whole: Vec<String> = (0..types.types.len())
+        .filter(of_several)
+        .filter(|of| ranks_of(*of).len() == 1)
+        .map(|of| types.types[of].name.clone())
+        .collect();
+    let mut lines = Vec::new();
+    if !divided.is_empty() {
+        let divided = names(&divided);
+        lines.push(format!(
+            "IC3's analysis divides {divided}: others may see the writes of a step before the transaction commits."
+        ));
+    }
+    if !whole.is_empty() {
+        lines.push(format!("IC3's analysis orders {} as one step, so that ic3 gains nothing there.", names(&whole)));
+    }
+    if divided.is_empty() && whole.is_empty() {
+        lines.push("IC3's analysis finds no type of several steps that have to be ordered.".into());
+    }
+    let shared = plan.vertices.iter().filter_map(|vertex| {
+        let mut of: Vec<&str> = vertex.groups.iter().map(|(of, _)| types.types[*of].name.as_str()).collect();
+        of.dedup();
+        let rank = vertex.rank.filter(|_| of.len() > 1)?;
+        Some(format!("{} at {rank}", of.join(" and ")))
+    });
+    let shared: Vec<String> = shared.collect();
+    if !shared.is_empty() {
+        lines.push(format!("Types that share a rank wait for each other there: {}.", names(&shared)));
+    }
+    lines
+}
