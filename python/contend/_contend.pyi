@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__: list[str]
 __version__: str
 
 class InputError(ValueError): ...

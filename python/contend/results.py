@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import os
@@ -312,6 +313,56 @@ class Explorations(Table):
     def violations(self) -> list[dict[str, Any]]:
         """The explorations that found a broken promise, with its steps and the command that replays it."""
         return [explored for explored in self.data if explored["violated"]]
+
+
+class Sweep(Table):
+    """The result of `sweep`. After a part of a sweep (`shard`, `point`) it has no experiments: nothing was drawn."""
+
+    @cached_property
+    def table(self) -> Frame:
+        """The assertions."""
+        return self.assertions
+
+    @cached_property
+    def assertions(self) -> Frame:
+        """What the papers claim, and whether it came out here."""
+        rows = [
+            {"experiment": it["id"], "assertion": assertion["id"], **assertion}
+            for it in self.data["experiments"]
+            for assertion in it["assertions"]
+        ]
+        return of_rows(rows, ["experiment", "assertion", "verdict", "paper", "expression", "numbers", "why"])
+
+    @cached_property
+    def points(self) -> Frame:
+        """The points of all curves; figures that a point does not have are None."""
+        rows: list[Row] = []
+        names: list[str] = []
+        for experiment in self.data["experiments"]:
+            with open(Path(self.data["out"], experiment["id"], "points.csv"), newline="", encoding="utf-8") as file:
+                reader = csv.DictReader(file)
+                names = list(reader.fieldnames or [])
+                rows += [{"experiment": experiment["id"], **_figures(row)} for row in reader]
+        return of_rows(rows, ["experiment", *names])
+
+    def chart(self, experiment: str | None = None) -> Any:
+        """The curves of an experiment as a chart of Altair."""
+        from contend import charts
+
+        return charts.curves(self, experiment)
+
+
+def _figures(row: dict[str, str]) -> Row:
+    return {name: text if name == "series" else _figure(text) for name, text in row.items()}
+
+
+def _figure(text: str) -> float | str | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 class Verdict(Found):

@@ -11,7 +11,7 @@ from typing import TypeVar
 from contend import _contend
 from contend.frame import Frame, of_rows
 from contend.progress import Callback, reporter
-from contend.results import Advice, Explorations, Result, Saturation, Verdict
+from contend.results import Advice, Explorations, Result, Saturation, Sweep, Verdict
 
 Names = str | Sequence[str]
 Options = Mapping[str, object]
@@ -165,6 +165,24 @@ def explore(
     return _call("explore", locals(), Explorations)
 
 
+def sweep(
+    files: File | Sequence[File],
+    *,
+    out: File | None = None,
+    seeds: Number | None = None,
+    jobs: Number | None = None,
+    allow: File | None = None,
+    shard: str | None = None,
+    point: str | None = None,
+    retry_failed: bool = False,
+    anonymous: bool = False,
+    mixed: bool = False,
+    progress: Progress = None,
+) -> Sweep:
+    """Runs experiments from files: measures every point that is missing, draws the figures, judges the assertions."""
+    return _call("sweep", locals(), Sweep)
+
+
 def check(history: File, *, format: str | None = None, isolation: str | None = None) -> Verdict:
     """Judges a history in a file, also of another system: is it serializable, and if not, why?"""
     if os.fspath(history) == "-":
@@ -207,7 +225,8 @@ def arguments_of(verb: str, values: Mapping[str, object]) -> list[str]:
             continue
         flag = name.rstrip("_").replace("_", "-")
         if flag in positional:
-            places.append(_text(value))
+            several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+            places += [_text(each) for each in several]
         elif value is True:
             flags.append(f"--{flag}")
         elif isinstance(value, Mapping):
@@ -249,7 +268,7 @@ def _list(what: str, names: Sequence[str], **flags: object) -> Frame:
 
 def _document() -> None:
     """Adds the meaning of each argument to the functions' documentation, from the command line's help."""
-    functions: list[Callable[..., object]] = [compare, run, saturate, advise, explore, check]
+    functions: list[Callable[..., object]] = [compare, run, saturate, advise, explore, sweep, check]
     for function in functions:
         meanings = {name.replace("-", "_"): meaning for name, meaning, _, _ in _contend.flags(function.__name__)}
         names = {name: name.rstrip("_") for name in inspect.signature(function).parameters}

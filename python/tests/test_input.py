@@ -40,6 +40,9 @@ REPLACED = {"json", "csv", "hdr", "out", "force", "help"}
         (lambda: contend.advise(budget="1s"), "5"),
         (lambda: contend.saturate(p99="fast"), "p99"),
         (lambda: contend.check("-"), "path"),
+        (lambda: contend.sweep([]), "FILE"),
+        (lambda: contend.sweep("/nowhere.toml"), "/nowhere.toml"),
+        (lambda: contend.sweep("/nowhere.toml", shard="0/4"), "shard"),
         (lambda: contend.check("/nowhere"), "/nowhere"),
         (lambda: contend.load("/nowhere"), "/nowhere"),
         (lambda: contend.options("sillo"), "silo"),
@@ -62,12 +65,14 @@ def test_a_broken_line_of_a_history_is_named(tmp_path: Path) -> None:
         contend.check(file)
 
 
-@pytest.mark.parametrize("verb", ["compare", "run", "saturate", "advise", "explore", "check"])
+@pytest.mark.parametrize("verb", ["compare", "run", "saturate", "advise", "explore", "sweep", "check"])
 def test_each_argument_is_a_flag_and_each_flag_an_argument(verb: str) -> None:
     function = getattr(verbs, verb)
     arguments = {name.rstrip("_").replace("_", "-") for name in inspect.signature(function).parameters}
     flags = {name for name, _, _, _ in _contend.flags(verb)}
-    assert arguments - {"progress"} == flags - REPLACED
+    # A sweep's folder is its result.
+    replaced = {"list", "hash"} if verb == "sweep" else REPLACED
+    assert arguments - {"progress"} == flags - replaced
     assert all(f"    {name}: " in (function.__doc__ or "") for name in inspect.signature(function).parameters if name != "progress")
 
 

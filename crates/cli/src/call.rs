@@ -1,9 +1,12 @@
 //! A verb, called by another program: the same arguments lead to an answer, in place of texts and
 //! files.
 
+use std::cell::RefCell;
+
 use clap::FromArgMatches;
 use contend_history::History;
 use contend_lab::advise::{Advice, advise};
+use contend_lab::experiment::Judgement;
 use contend_lab::result::Bucket;
 use contend_lab::saturate::{SaturationFile, saturate};
 use contend_lab::{Outcome, ProtocolResult, ResultFile, compare, report};
@@ -12,10 +15,11 @@ use contend_proof::playground::{self, Script};
 use contend_runner::{Observer, Stop};
 use serde_json::{Value, json};
 
-use crate::args::{self, Cli, Command};
+use crate::args::{self, Cli, Command, SweepArgs};
+use crate::cmd::sweep::{Caller, SweepOutcome};
 use crate::cmd::{self, left_out, unless_stopped};
 use crate::files::read_result;
-use crate::{FAILED, UserError, show};
+use crate::{FAILED, Status, UserError, show};
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ enum Found {
     Saturation(Box<SaturationFile>),
     Advice(Box<Advice>),
     Explorations { violated: bool, partial: bool },
+    Sweep(Status),
     Judgement { kept: bool, picture: Option<String> },
     Lists,
 }
@@ -98,7 +103,7 @@ impl Answer {
             Found::Result(result, _) => Some(report::html(result, &show::command(result, verb_of(result)))),
             Found::Saturation(file) => Some(report::saturation_html(file, &cmd::saturate::command(file))),
             Found::Advice(advice) => Some(report::advice_html(advice, &cmd::advise::again(advice))),
-            Found::Explorations { .. } | Found::Judgement { .. } | Found::Lists => None,
+            Found::Explorations { .. } | Found::Sweep(_) | Found::Judgement { .. } | Found::Lists => None,
         }
     }
 
@@ -117,6 +122,7 @@ impl Answer {
             Found::Result(result, _) => result.failed(),
             Found::Saturation(file) => file.protocols.iter().any(|found| found.failed()),
             Found::Explorations { violated, .. } => *violated,
+            Found::Sweep(status) => *status == Status::CheckFailed,
             Found::Judgement { kept, .. } => !kept,
             Found::Advice(_) | Found::Lists => false,
         }
@@ -129,6 +135,7 @@ impl Answer {
             Found::Saturation(file) => file.partial,
             Found::Advice(advice) => advice.partial,
             Found::Explorations { partial, .. } => *partial,
+            Found::Sweep(status) => *status == Status::Interrupted,
             Found::Judgement { .. } | Found::Lists => false,
         }
     }
@@ -166,7 +173,10 @@ pub fn call(arguments: &[String], stop: &Stop, observer: &dyn Observer) -> Resul
     let all = std::iter::once("contend").chain(arguments.iter().map(String::as_str));
     let parsed = args::command().try_get_matches_from(all).and_then(|matches| Cli::from_arg_matches(&matches));
     let command = parsed.map_err(|error| refused(&error))?.command;
-    let found = answer(&command, stop, observer)?;
+    let found = match &command {
+        Command::Sweep(args) => Some(swept(args, arguments, stop, observer)?),
+        _ => answer(&command, stop, observer)?,
+    };
     Ok(found.map_or(Called::Stopped, |answer| Called::Answered(Box::new(answer))))
 }
 
@@ -279,6 +289,33 @@ fn answer(command: &Command, stop: &Stop, observer: &dyn Observer) -> Result<Opt
         Command::List(args) => Some(Answer { json: cmd::list::lists(args)?, text: String::new(), found: Found::Lists }),
         _ => return Err(UserError::refused("this verb has no answer for programs; valid: the command line runs it")),
     })
+}
+
+/// Runs a sweep. Its points and pages are in the folder of `--out`.
+fn swept(args: &SweepArgs, arguments: &[String], stop: &Stop, observer: &dyn Observer) -> Result<Answer, UserError> {
+    if args.command.is_some() || args.list {
+        return Err(UserError::refused(
+            "only a sweep has an answer for programs; valid: the command line does the rest",
+        ));
+    }
+    let text = RefCell::new(String::new());
+    let tell = |more: &str| {
+        text.borrow_mut().push_str(more);
+        Ok(())
+    };
+    let command = std::iter::once("contend").chain(arguments.iter().map(String::as_str)).map(str::to_owned).collect();
+    let caller = Caller { command, stop, observer, tell: &tell };
+    let SweepOutcome { status, judged } = cmd::sweep::measured(args, &caller)?;
+    let assertion = |it: &Judgement| {
+        json!({"id": it.id, "verdict": it.verdict.name(), "paper": it.paper, "expression": it.expression,
+               "numbers": it.numbers, "why": it.why})
+    };
+    let experiments = judged.iter().map(|(experiment, judgements)| {
+        let assertions: Vec<Value> = judgements.iter().map(assertion).collect();
+        json!({"id": experiment.id, "title": experiment.title, "assertions": assertions})
+    });
+    let json = json!({"out": args.out, "experiments": experiments.collect::<Vec<_>>()});
+    Ok(Answer { found: Found::Sweep(status), json, text: text.into_inner() })
 }
 
 /// Returns an exploration with its verdict in words, and the command that replays what it found.
