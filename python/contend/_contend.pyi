@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__: list[str]
+__all__ = ["Answer", "InputError", "Interrupted", "RunError", "__version__", "call", "flags", "load", "play"]
+
 __version__: str
 
 class InputError(ValueError): ...
