@@ -175,7 +175,7 @@ impl Tested {
 ///
 /// # Errors
 /// The workload or its options are not valid.
-fn left_out(config: &RunConfig) -> Result<(), UserError> {
+pub(crate) fn left_out(config: &RunConfig) -> Result<(), UserError> {
     if config.has_all() {
         config.refused()?.iter().for_each(|refusal| show::complain(&format!("left out: {}", refusal.why)));
     }
@@ -320,7 +320,7 @@ fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) 
 }
 
 /// The message of a run that ended because memory ran short.
-const MEMORY: &str = "the run was ended because memory was nearly used up; what was measured until then is kept. This workload's \
+pub(crate) const MEMORY: &str = "the run was ended because memory was nearly used up; what was measured until then is kept. This workload's \
                       tables grow while it runs: shorter or fewer windows, or fewer protocols at a time, need less";
 
 /// Returns how a command ends that Ctrl-C stopped before it had a result.
@@ -328,15 +328,22 @@ const MEMORY: &str = "the run was ended because memory was nearly used up; what 
 /// # Errors
 /// The run failed for another reason.
 fn interrupted(error: RunError, stop: &Stop) -> Result<Status, UserError> {
-    let is_stopped = matches!(error, RunError::Stopped);
-    if is_stopped && stop.is_for_memory() {
-        return Err(UserError::refused(MEMORY));
+    unless_stopped::<()>(Err(error), stop)?;
+    show::complain("stopped before anything was measured (partial: nothing to show)");
+    Ok(Status::Interrupted)
+}
+
+/// Returns the outcome of a run, or `None` if a request stopped it before it had one.
+///
+/// # Errors
+/// The run failed for another reason.
+pub(crate) fn unless_stopped<T>(outcome: Result<T, RunError>, stop: &Stop) -> Result<Option<T>, UserError> {
+    match outcome {
+        Ok(outcome) => Ok(Some(outcome)),
+        Err(RunError::Stopped) if stop.is_for_memory() => Err(UserError::refused(MEMORY)),
+        Err(RunError::Stopped) if stop.is_requested() => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    if is_stopped && stop.is_requested() {
-        show::complain("stopped before anything was measured (partial: nothing to show)");
-        return Ok(Status::Interrupted);
-    }
-    Err(error.into())
 }
 
 #[cfg(test)]

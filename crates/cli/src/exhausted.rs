@@ -9,7 +9,8 @@ use crate::{REFUSED, show};
 ///
 /// A null pointer is returned for a block of a gigabyte and more. Such sizes come from input, and
 /// the code that asks for them names the input.
-pub(crate) struct EndsWhenExhausted<A>(pub(crate) A);
+#[derive(Debug)]
+pub struct EndsWhenExhausted<A>(pub A);
 
 /// The size from which a block is large, in bytes.
 const LARGE: usize = 1 << 30;
@@ -49,14 +50,20 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for EndsWhenExhausted<A> {
     }
 }
 
+/// How the panic of a thread that can't be started begins.
+pub const NO_THREAD: &str = "failed to spawn thread";
+/// What a user is told of such a panic.
+pub const NO_MORE_THREADS: &str =
+    "no more threads can be started; valid: fewer --threads, or a larger limit (ulimit -u, ulimit -v)";
+
 /// Makes the panic of a thread that can't be started a refusal. `std::thread::scope` has no other
 /// way to report it.
 pub(crate) fn refuse_instead_of_panicking_for_threads() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
-        if message.starts_with("failed to spawn thread") {
-            end(&"no more threads can be started; valid: fewer --threads, or a larger limit (ulimit -u, ulimit -v)");
+        if message.starts_with(NO_THREAD) {
+            end(&NO_MORE_THREADS);
         }
         default(panic);
     }));

@@ -96,7 +96,7 @@ pub fn verify_history(recorded: &Recorded, level: Isolation) -> Verification {
 }
 
 /// Returns the edges of an anomaly that is a cycle; none for any other anomaly.
-fn edges(anomaly: &Anomaly) -> Vec<CycleEdge> {
+pub fn edges(anomaly: &Anomaly) -> Vec<CycleEdge> {
     let edge = |(number, step): (usize, &contend_history::Step)| {
         let next = &anomaly.steps[(number + 1) % anomaly.steps.len()];
         Some(CycleEdge {

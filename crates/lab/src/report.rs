@@ -26,6 +26,7 @@ use crate::tables::{self, Sheet, measured};
 pub use advice::html as advice_html;
 pub(crate) use charts::{table_of_times, times_of};
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
+pub use cycle::svg_file as cycle_svg;
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 pub use saturation::html as saturation_html;

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<Status, UserError> {
 }
 
 /// Returns the advice for the terminal.
-fn text(advice: &Advice, again: &str) -> String {
+pub(crate) fn text(advice: &Advice, again: &str) -> String {
     let columns = ["entry", "median /s", "of the fastest", "aborts", "p99", "told apart"];
     let mut table = show::table(columns).numbers(1..5).spare(&["p99", "aborts"]);
     for it in &advice.finalists {
@@ -61,7 +61,7 @@ fn text(advice: &Advice, again: &str) -> String {
 }
 
 /// Returns the command that compares the finalists again.
-fn again(advice: &Advice) -> String {
+pub(crate) fn again(advice: &Advice) -> String {
     let entries = advice.finalists.iter().filter(|it| !it.is_option || it.is_best).map(|it| it.entry.clone());
     let config = RunConfig { protocols: entries.collect(), ..advice.config.clone() };
     let mut command = show::command_of(&config, "compare");

@@ -7,10 +7,9 @@ use contend_lab::experiment::{
 };
 use contend_lab::whole_file::replace;
 
-use super::sweep::{EXPERIMENT, Named, check_seeds, experiments_of};
+use super::sweep::{Caller, EXPERIMENT, Named, check_seeds, experiments_of};
 use crate::args::{MergeArgs, StatusArgs, SweepArgs};
 use crate::files::folder;
-use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
 /// Prints the tasks that are missing, a line each.
@@ -50,12 +49,17 @@ pub(crate) fn only(hash: &str, tasks: Vec<Task>) -> Result<Vec<Task>, UserError>
 }
 
 /// Measures some of the points, and draws nothing.
-pub(crate) fn measure(part: &str, tasks: &[Task], store: &mut Store, manner: &Manner) -> Result<Status, UserError> {
-    let stop = stop_on_interrupt()?;
+pub(crate) fn measure(
+    part: &str,
+    tasks: &[Task],
+    store: &mut Store,
+    manner: &Manner,
+    caller: &Caller<'_>,
+) -> Result<Status, UserError> {
     let before = Progress::of(tasks, store, manner.machines);
-    let measured = sweep(tasks, store, manner, &stop, &Bars::default())?;
+    let measured = sweep(tasks, store, manner, caller.stop, caller.observer)?;
     let Progress { there, missing, failed } = Progress::of(tasks, store, manner.machines);
-    show::print(&format!("{part}: {measured} points measured, {} kept, {} failed\n", before.there, failed.len()))?;
+    (caller.tell)(&format!("{part}: {measured} points measured, {} kept, {} failed\n", before.there, failed.len()))?;
     complain_of(&failed);
     debug_assert_eq!(there, before.there + measured, "each measured point is there");
     if missing > 0 {

@@ -3,63 +3,97 @@
 use std::time::Duration;
 
 use contend_proof::explore::{ExploreConfig, Explored, Found, Show, explore};
-use contend_runner::{Observer, RunConfig};
+use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
 
 use super::{Place, left_out};
 use crate::args::ExploreArgs;
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
-    let (runs, config) = (args.runs()?, args.config()?);
-    // All plans are made before the first exploration, so that bad input is told at once.
-    config.check()?;
-    let mut tasks = Vec::new();
-    for run in &runs {
-        left_out(run)?;
-        tasks.extend(run.resolve()?.each().map(|plan| (run, plan)));
+/// The explorations of a command.
+pub(crate) struct Explorations {
+    /// Each run, and its plan for one protocol.
+    tasks: Vec<(RunConfig, RunPlan)>,
+    config: ExploreConfig,
+    budget: Option<Duration>,
+}
+
+/// The result of an exploration, and the command that replays what was found.
+pub(crate) type Replayable = (Explored, String);
+
+impl Explorations {
+    /// Returns what the flags ask for. All plans are made before the first exploration, so that bad
+    /// input is told at once.
+    ///
+    /// # Errors
+    /// A flag, a workload or a protocol is not valid.
+    pub(crate) fn new(args: &ExploreArgs) -> Result<Self, UserError> {
+        let (runs, config) = (args.runs()?, args.config()?);
+        config.check()?;
+        let mut tasks = Vec::new();
+        for run in &runs {
+            left_out(run)?;
+            tasks.extend(run.resolve()?.each().map(|plan| (run.clone(), plan)));
+        }
+        // Among many explorations, the anomalies that promises allow would bury the wrong ones.
+        let show = match () {
+            () if args.show => Show::Any,
+            () if tasks.len() == 1 => Show::Allowed,
+            () => Show::Wrong,
+        };
+        Ok(Explorations { tasks, config: ExploreConfig { show, ..config }, budget: args.budget })
     }
-    // Among many explorations, the anomalies that promises allow would bury the wrong ones.
-    let show = match () {
-        () if args.show => Show::Any,
-        () if tasks.len() == 1 => Show::Allowed,
-        () => Show::Wrong,
-    };
-    let config = ExploreConfig { show, ..config };
+
+    /// Explores, until the end or a request to stop.
+    ///
+    /// # Errors
+    /// As [`explore`].
+    pub(crate) fn explore(&self, stop: &Stop, observer: &dyn Observer) -> Result<Vec<Replayable>, RunError> {
+        let mut all: Vec<Replayable> = Vec::new();
+        // An exploration whose share of the time is spent gets too little for an execution. Its
+        // verdict says so.
+        let least = Duration::from_nanos(1);
+        let share = |left: usize, spent: Duration| {
+            self.budget.map(|budget| (budget.saturating_sub(spent) / left as u32).max(least))
+        };
+        let started = std::time::Instant::now();
+        observer.begin("exploring", self.tasks.len() as u64);
+        for (number, (run, plan)) in self.tasks.iter().enumerate() {
+            let budget = share(self.tasks.len() - number, started.elapsed());
+            for explored in explore(plan, &ExploreConfig { budget, ..self.config.clone() }, stop)? {
+                let found = explored.found.as_ref().or(explored.shown.as_ref());
+                let command = found.map(|found| replay_command(run, &explored, found));
+                all.push((explored, command.unwrap_or_default()));
+            }
+            observer.advance(1);
+            if stop.is_requested() {
+                break;
+            }
+        }
+        observer.end();
+        Ok(all)
+    }
+
+    /// Returns what was found, step by step, and the table.
+    pub(crate) fn text(&self, all: &[Replayable]) -> String {
+        let mut text = String::new();
+        for (explored, command) in all {
+            let found = explored.found.as_ref().filter(|_| explored.violated || self.config.show != Show::Wrong);
+            if let Some(found) = found.or(explored.shown.as_ref()) {
+                text += &interleaving(explored, found, command);
+            }
+        }
+        text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
+        text
+    }
+}
+
+pub(crate) fn run(args: &ExploreArgs) -> Result<Status, UserError> {
+    let explorations = Explorations::new(args)?;
     let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
-    let bars = Bars::default();
-    let mut all: Vec<(Explored, String)> = Vec::new();
-    // An exploration whose share of the time is spent gets too little for an execution. Its verdict
-    // says so.
-    let least = Duration::from_nanos(1);
-    let share = |left: usize, spent: Duration| {
-        args.budget.map(|budget| (budget.saturating_sub(spent) / left as u32).max(least))
-    };
-    let started = std::time::Instant::now();
-    bars.begin("exploring", tasks.len() as u64);
-    for (number, (run, plan)) in tasks.iter().enumerate() {
-        let config = ExploreConfig { budget: share(tasks.len() - number, started.elapsed()), ..config.clone() };
-        for explored in explore(plan, &config, &stop)? {
-            let found = explored.found.as_ref().or(explored.shown.as_ref());
-            let command = found.map(|found| replay_command(run, &explored, found));
-            all.push((explored, command.unwrap_or_default()));
-        }
-        bars.advance(1);
-        if stop.is_requested() {
-            break;
-        }
-    }
-    bars.end();
-    let mut text = String::new();
-    for (explored, command) in &all {
-        let found = explored.found.as_ref().filter(|_| explored.violated || show != Show::Wrong);
-        if let Some(found) = found.or(explored.shown.as_ref()) {
-            text += &interleaving(explored, found, command);
-        }
-    }
-    text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
-    json.deliver(&text, &all.iter().map(|(explored, _)| explored).collect::<Vec<_>>())?;
+    let all = explorations.explore(&stop, &Bars::default())?;
+    json.deliver(&explorations.text(&all), &all.iter().map(|(explored, _)| explored).collect::<Vec<_>>())?;
     Ok(match () {
         () if all.iter().any(|(explored, _)| explored.violated) => Status::CheckFailed,
         () if stop.is_requested() => Status::Interrupted,

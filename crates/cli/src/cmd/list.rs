@@ -18,9 +18,32 @@ const INDEXES: [(&str, &str); 2] = [
 ];
 
 pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
+    if args.json {
+        show::print(&format!("{:#}\n", lists(args)?))?;
+        return Ok(Status::Good);
+    }
+    let protocol = args.protocol.as_deref().map(protocol_name);
+    for what in chosen(args)? {
+        show::print(&as_text(what, protocol))?;
+    }
+    Ok(Status::Good)
+}
+
+/// Returns the lists that the flags ask for, by name.
+///
+/// # Errors
+/// The protocol is unknown, or goes with another list than that of options.
+pub(crate) fn lists(args: &ListArgs) -> Result<Value, UserError> {
+    let protocol = args.protocol.as_deref().map(protocol_name);
+    let list = |what: What| (name(what).to_string(), as_json(what, protocol));
+    Ok(Value::Object(chosen(args)?.into_iter().map(list).collect()))
+}
+
+/// Returns which lists the flags ask for.
+fn chosen(args: &ListArgs) -> Result<Vec<What>, UserError> {
     let all = [What::Protocols, What::Workloads, What::Options, What::Indexes, What::Machines];
     let protocol = args.protocol.as_deref().map(protocol_name);
-    let chosen = match (args.what, protocol) {
+    Ok(match (args.what, protocol) {
         (None, None) => all.to_vec(),
         (None | Some(What::Options), Some(protocol)) => {
             let names: Vec<&str> = all_protocols::<Native>().iter().map(|(info, _)| info.name).collect();
@@ -33,17 +56,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<Status, UserError> {
             return Err(UserError::refused("--protocol goes with options only: contend list options"));
         }
         (Some(what), None) => vec![what],
-    };
-    if args.json {
-        let lists: serde_json::Map<String, Value> =
-            chosen.iter().map(|what| (name(*what).to_string(), as_json(*what, protocol))).collect();
-        show::print(&format!("{:#}\n", Value::Object(lists)))?;
-    } else {
-        for what in chosen {
-            show::print(&as_text(what, protocol))?;
-        }
-    }
-    Ok(Status::Good)
+    })
 }
 
 fn name(what: What) -> &'static str {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &SaturateArgs) -> Result<Status, UserError> {
 }
 
 /// Returns the table of the result, and the finding.
-fn text(file: &SaturationFile) -> String {
+pub(crate) fn text(file: &SaturationFile) -> String {
     let columns =
         ["protocol", "passes /s", "fails /s", "of the closed loop", "closed loop /s", "p99 there", "rates", "verified"];
     let mut table = show::table(columns).numbers(1..7).spare(&["rates", "closed loop /s", "verified"]);
@@ -59,7 +59,7 @@ fn text(file: &SaturationFile) -> String {
 }
 
 /// Returns the command that repeats a search.
-fn command(file: &SaturationFile) -> String {
+pub(crate) fn command(file: &SaturationFile) -> String {
     let SaturationFile { config, goal, .. } = file;
     let mut command = show::command_of(config, "saturate");
     for (flag, limit) in [("--p99", goal.p99_ns), ("--p999", goal.p999_ns)] {

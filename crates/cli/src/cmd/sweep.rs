@@ -9,6 +9,7 @@ use contend_lab::experiment::{
     is_hash, judge, page, published, sweep as run, tasks, verdict_table,
 };
 use contend_machine::available_cores;
+use contend_runner::{Observer, Stop};
 
 use super::cluster::{self, complain_of, keep_experiment, points};
 use crate::args::{PlotArgs, SweepArgs, SweepCommand};
@@ -26,6 +27,40 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
         Some(SweepCommand::Status(args)) => return cluster::status(args),
         None => {}
     }
+    let (stop, bars) = (stop_on_interrupt()?, Bars::default());
+    let command = std::env::args().collect();
+    let caller = Caller { command, stop: &stop, observer: &bars, tell: &show::print };
+    measured(args, &caller).map(|swept| swept.status)
+}
+
+/// The caller of a sweep.
+pub(crate) struct Caller<'a> {
+    /// The command, which the points' files keep.
+    pub(crate) command: Vec<String>,
+    pub(crate) stop: &'a Stop,
+    pub(crate) observer: &'a dyn Observer,
+    /// Takes each text for people.
+    pub(crate) tell: Tell<'a>,
+}
+
+/// What a sweep has come to.
+pub(crate) struct SweepOutcome {
+    pub(crate) status: Status,
+    /// The experiments that were drawn, each with the judgement on its assertions.
+    pub(crate) judged: Vec<(Experiment, Vec<Judgement>)>,
+}
+
+impl From<Status> for SweepOutcome {
+    fn from(status: Status) -> Self {
+        SweepOutcome { status, judged: Vec::new() }
+    }
+}
+
+/// Does what the flags of a sweep ask for.
+///
+/// # Errors
+/// A flag or an experiment is not valid, or a file can't be read or written.
+pub(crate) fn measured(args: &SweepArgs, caller: &Caller<'_>) -> Result<SweepOutcome, UserError> {
     let jobs = args.jobs.unwrap_or_else(|| available_cores().len());
     if !(1..=1024).contains(&jobs) {
         return Err(UserError::refused(format!("jobs is {jobs}; valid: 1 to 1024")));
@@ -37,7 +72,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     let allowed = Allowed::read(args.allow.as_deref())?;
     let experiments = read_all(&args.files, args.seeds)?;
     let all = tasks(experiments.iter().map(|(experiment, _)| experiment), args.seeds)?;
-    let origin = Origin { command: std::env::args().collect(), is_anonymous: args.anonymous };
+    let origin = Origin { command: caller.command.clone(), is_anonymous: args.anonymous };
     let machines = if args.mixed { Machines::Mixed } else { Machines::Here };
     let manner = Manner { jobs, retry_failed: args.retry_failed, machines, origin };
     let part = match (&args.point, args.shard) {
@@ -48,14 +83,14 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<Status, UserError> {
     };
     let mut store = points(&args.out)?;
     match part {
-        Some((_, tasks)) if args.list => cluster::list(args, &tasks, &store, machines),
+        Some((_, tasks)) if args.list => Ok(cluster::list(args, &tasks, &store, machines)?.into()),
         Some((part, tasks)) => {
             keep_all(&args.out, &experiments)?;
-            cluster::measure(&part, &tasks, &mut store, &manner)
+            Ok(cluster::measure(&part, &tasks, &mut store, &manner, caller)?.into())
         }
         None => {
             keep_all(&args.out, &experiments)?;
-            whole(args, &experiments, &mut store, &manner, &allowed)
+            whole(args, &experiments, &mut store, &manner, &allowed, caller)
         }
     }
 }
@@ -104,9 +139,8 @@ fn whole(
     store: &mut Store,
     manner: &Manner,
     allowed: &Allowed,
-) -> Result<Status, UserError> {
-    let stop = stop_on_interrupt()?;
-    let bars = Bars::default();
+    caller: &Caller<'_>,
+) -> Result<SweepOutcome, UserError> {
     let mut judged = Vec::new();
     let mut missing = 0;
     let mut failed = Vec::new();
@@ -115,27 +149,30 @@ fn whole(
             show::complain(&format!("{} of {}: {}", number + 1, experiments.len(), experiment.id));
         }
         let tasks = tasks([experiment], args.seeds)?;
-        let measured = run(&tasks, store, manner, &stop, &bars)?;
+        let measured = run(&tasks, store, manner, caller.stop, caller.observer)?;
         let progress = Progress::of(&tasks, store, manner.machines);
         missing += progress.missing;
         let kept = progress.there - measured;
         let swept = Swept { curves: store.curves(experiment, manner.machines)?, kept, measured };
-        judged.push((experiment.clone(), deliver(experiment, &args.out, &swept)?));
+        judged.push((experiment.clone(), deliver(experiment, &args.out, &swept, caller.tell)?));
         failed.extend(progress.failed);
-        if stop.is_requested() {
+        if caller.stop.is_requested() {
             break;
         }
     }
-    finish(&args.out, &judged)?;
+    finish(&args.out, &judged, caller.tell)?;
     complain_of(&failed);
     if missing > 0 || judged.len() < experiments.len() {
         show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
-        return Ok(Status::Interrupted);
+        return Ok(SweepOutcome { status: Status::Interrupted, judged });
     }
     let paths: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
     let status = allowed.status(&paths, &judged);
-    Ok(if failed.is_empty() { status } else { Status::CheckFailed })
+    Ok(SweepOutcome { status: if failed.is_empty() { status } else { Status::CheckFailed }, judged })
 }
+
+/// What takes a text for people.
+type Tell<'a> = &'a dyn Fn(&str) -> Result<(), UserError>;
 
 /// An experiment of a sweep's folder: the path of its file, the experiment, and the text.
 pub(crate) type Named = (PathBuf, Experiment, String);
@@ -170,9 +207,9 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<Status, UserError> {
         let points = |point: &Measurement| point.seeds.len().max(1);
         let kept = curves.values().flatten().map(points).sum();
         let swept = Swept { curves, kept, measured: 0 };
-        judged.push((experiment.clone(), deliver(experiment, &args.results, &swept)?));
+        judged.push((experiment.clone(), deliver(experiment, &args.results, &swept, &show::print)?));
     }
-    finish(&args.results, &judged)?;
+    finish(&args.results, &judged, &show::print)?;
     Ok(allowed.status(&experiments.iter().map(|(path, ..)| path.as_path()).collect::<Vec<_>>(), &judged))
 }
 
@@ -263,7 +300,7 @@ fn read(path: &Path) -> Result<(Experiment, String), UserError> {
 }
 
 /// Writes the figure, table and page of one experiment, prints its verdicts, and returns them.
-fn deliver(experiment: &Experiment, out: &Path, swept: &Swept) -> Result<Vec<Judgement>, UserError> {
+fn deliver(experiment: &Experiment, out: &Path, swept: &Swept, tell: Tell<'_>) -> Result<Vec<Judgement>, UserError> {
     let judgements = judge(experiment, &swept.curves);
     let write = |name: &str, text: &str| Target::new(&out.join(&experiment.id).join(name))?.write_text(text);
     write("points.csv", &csv(&swept.curves))?;
@@ -292,19 +329,19 @@ fn deliver(experiment: &Experiment, out: &Path, swept: &Swept) -> Result<Vec<Jud
             judgement.numbers
         );
     }
-    show::print(&text)?;
+    tell(&text)?;
     Ok(judgements)
 }
 
 /// Writes the page and the table of all verdicts, and prints their counts.
-fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)]) -> Result<(), UserError> {
+fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)], tell: Tell<'_>) -> Result<(), UserError> {
     let target = Target::new(&out.join("index.html"))?;
     target.write_text(&index(judged))?;
     Target::new(&out.join("verdicts.md"))?.write_text(&verdict_table(judged))?;
     let count = |verdict: Verdict| {
         judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
     };
-    show::print(&format!(
+    tell(&format!(
         "{} hold, {} fail, {} not told, {} wait for protocols, {} unclear · page: {}\n",
         count(Verdict::Holds),
         count(Verdict::Fails),

@@ -17,14 +17,30 @@ const BOX_HEIGHT: f64 = 32.0;
 const GAP: f64 = 50.0;
 /// Letters of a key that fit beside an arrow.
 const LETTERS: usize = 31;
+/// The width of a file, in pixels: the boxes, and the longest key beside them.
+const FILE_WIDTH: u32 = 360;
 /// The length of an arrow's head; its width is half of that.
 const HEAD: f64 = 9.0;
 
 /// Returns the picture, or nothing for a cycle that is too short or too long. The picture is as
 /// narrow as a phone, so its text is never scaled.
 pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
+    drawn(cycle, "").map_or_else(String::new, |svg| format!("<div class=\"chart\">{svg}</div>"))
+}
+
+/// Returns the picture as a file of its own, which is dark on light. `None` for a cycle that is too
+/// short or too long.
+pub fn svg_file(cycle: &[CycleEdge]) -> Option<String> {
+    let style = "<style>text{font:13px system-ui,sans-serif;fill:#222}.b{font-weight:600}.r{stroke:#222;stroke-width:1.5}\
+                 path:not(.r){fill:#222}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>";
+    let svg = drawn(cycle, style)?;
+    Some(svg.replacen("<svg", &format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{FILE_WIDTH}\""), 1))
+}
+
+/// Draws the cycle behind `style`.
+fn drawn(cycle: &[CycleEdge], style: &str) -> Option<String> {
     if !(2..=TRANSACTIONS_MAX).contains(&cycle.len()) {
-        return String::new();
+        return None;
     }
     let middle = BOX_X + BOX_WIDTH / 2.0;
     let top_of = |number: usize| 12.0 + number as f64 * (BOX_HEIGHT + GAP);
@@ -57,11 +73,11 @@ pub(crate) fn svg(cycle: &[CycleEdge]) -> String {
         );
     }
     let words: Vec<String> = cycle.iter().map(|edge| edge.reason.clone()).collect();
-    format!(
-        "<div class=\"chart\"><svg height=\"{1}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>{body}</svg></div>",
+    Some(format!(
+        "<svg height=\"{1}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>{style}{body}</svg>",
         escape(&format!("A cycle of dependencies: {}", words.join("; "))),
         top_of(cycle.len()) - GAP / 2.0 + 16.0
-    )
+    ))
 }
 
 #[cfg(test)]
@@ -77,6 +93,13 @@ mod tests {
             reason: format!("reason {number}"),
         };
         (0..count).map(edge).collect()
+    }
+
+    #[test]
+    fn a_file_stands_alone() {
+        let file = svg_file(&ring(3)).expect("it can be drawn");
+        assert!(file.starts_with("<svg xmlns=") && file.contains("width=\"360\"") && file.ends_with("</svg>"));
+        assert!(!file.contains("class=\"chart\"") && svg_file(&ring(1)).is_none());
     }
 
     #[test]
