@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from contend import _contend
+
 Callback = Callable[[str, int, int], object]
 
 
@@ -29,6 +31,8 @@ def reporter(progress: bool | Callback | None, prints_windows: bool) -> Reporter
 def _reporter(progress: bool | Callback | None) -> Reporter:
     if callable(progress):
         return _Called(progress)
+    if not isinstance(progress, bool | None):
+        raise _contend.InputError(f"progress: {progress!r}; valid: True, False, or a function of what, done and total")
     if progress is None:
         progress = sys.stderr.isatty() or _is_notebook()
     if not progress:

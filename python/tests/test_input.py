@@ -32,6 +32,7 @@ REPLACED = {"json", "csv", "hdr", "out", "force", "help"}
         (lambda: contend.compare(set={"ycsb.thta": 1}), "ycsb.theta"),
         (lambda: contend.compare(set={"ycsb.theta": "x" * 100_000}), "ycsb.theta"),
         (lambda: contend.compare(rate="200q"), "rate"),
+        (lambda: contend.compare(progress="yes"), "progress"),  # type: ignore[arg-type]
         (lambda: contend.compare(late="1ms"), "--rate"),
         (lambda: contend.compare(from_="/nowhere.json"), "/nowhere.json"),
         (lambda: contend.run("bank", protocol="silo,occ"), "compare"),

@@ -1,6 +1,6 @@
 //! The native part of Contend's package for Python, as the module `contend._contend`.
 //!
-//! It knows no protocol, flag or figure: [`call`] hands the arguments of a verb to the command
+//! It knows no protocol, flag or figure: `call` hands the arguments of a verb to the command
 //! line, and gives its answer back. The files in `python/contend` make functions and frames of
 //! that.
 //!

@@ -3,11 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// The module, which stands beside the folder of this test.
+/// The module, which stands beside this test.
 fn module() -> PathBuf {
-    let test = std::env::current_exe().expect("this test is a file");
-    let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    folder.join("lib_contend.so")
+    std::env::current_exe().expect("this test is a file").with_file_name("lib_contend.so")
 }
 
 #[test]
