@@ -132,3 +132,33 @@ fn mistakes_are_named() {
     refuses(&["compare", "shopp"], &["unknown workload 'shopp'", "the path of a workload file"]);
     refuses(&["workload", "check", env!("CARGO_MANIFEST_DIR")], &["can't be read"]);
 }
+
+#[test]
+fn verbs_that_prove_take_scripts() {
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    write("s.sql", "create table t (id int primary key, a int, b int);");
+    write("buy.sql", "\\set i random(1, 9)\nupdate t set a = a + 1 where id = :i;\n");
+    write("look.sql", "\\set i random(1, 9)\nselect b from t where id = :i;\n");
+    let tables = ["--schema", "s.sql", "--rows", "t=9", "--protocol", "silo"];
+    let mixed =
+        good(&folder, &[&["explore", "-f", "buy.sql@3", "-f", "look.sql", "--schedules", "20"][..], &tables].concat());
+    assert!(mixed.contains("buy.sql@3+look.sql") && mixed.contains("nothing wrong found"), "{mixed}");
+    let both = ["explore", "--workload", "buy.sql,look.sql,bank", "--schedules", "5", "--json", "-"];
+    let both: Value = serde_json::from_str(&good(&folder, &[&both[..], &tables].concat())).expect("JSON");
+    let workloads: Vec<&str> =
+        both.as_array().expect("a list").iter().filter_map(|it| it["workload"].as_str()).collect();
+    assert_eq!(workloads, ["buy.sql", "look.sql", "bank"]);
+    good(&folder, &[&["crash-test", "--workload", "buy.sql", "--seeds", "2"][..], &tables].concat());
+    for (arguments, part) in [
+        (&["explore", "--workload", "buy.sql"][..], "buy.sql is a pgbench script, which needs --schema"),
+        (&["explore", "--schema", "s.sql"], "--schema belongs to pgbench scripts"),
+        (&["explore", "-f", "buy.sql@x", "--schema", "s.sql"], "the weight is 'x'"),
+        (&["soak", "-f", "look.sql", "--workload", "buy.sql", "--schema", "s.sql"], "cannot be used with"),
+        (&["crash-test", "-f", "none.sql", "--schema", "s.sql"], "the script none.sql can't be read"),
+    ] {
+        let output = contend(folder.path(), arguments);
+        let complaint = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && complaint.contains(part), "{arguments:?}: {complaint}");
+    }
+}

@@ -41,10 +41,10 @@ pub(super) fn sentences(types: &TypeSet, split: bool, updates: bool) -> Vec<Stri
         lines.push("IC3's analysis finds no type of several steps that have to be ordered.".into());
     }
     let shared = plan.vertices.iter().filter_map(|vertex| {
-        let mut of: Vec<&str> = vertex.groups.iter().map(|(of, _)| types.types[*of].name.as_str()).collect();
+        let mut of: Vec<String> = vertex.groups.iter().map(|(of, _)| types.types[*of].name.clone()).collect();
         of.dedup();
         let rank = vertex.rank.filter(|_| of.len() > 1)?;
-        Some(format!("{} at {rank}", of.join(" and ")))
+        Some(format!("rank {rank} ({})", names(&of)))
     });
     let shared: Vec<String> = shared.collect();
     if !shared.is_empty() {
