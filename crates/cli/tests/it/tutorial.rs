@@ -73,7 +73,9 @@ fn the_tutorial_does_what_it_says() {
             }
             ("text", Some((command, output))) => {
                 for line in lines.into_iter().filter(|line| *line != "...") {
-                    assert!(is_printed(line, &output), "{command} does not print '{line}':\n{output}");
+                    // A machine that is busy may not keep up with a rate, which is true as well.
+                    let is_too_slow = line.contains("keeps up") && output.contains("SATURATED");
+                    assert!(is_printed(line, &output) || is_too_slow, "{command} does not print '{line}':\n{output}");
                 }
             }
             ("text", None) => {}
