@@ -26,17 +26,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use contend_engine::Isolation;
 use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::compare;
 use crate::paired::{self, Ratio};
 use crate::result::{Environment, Measured, Spread};
 use crate::saturate::{Goal, Saturation, saturate};
+use crate::schema::Version;
 use candidates::Features;
 use tournament::{Left, Tournament};
 
-/// The version of the file.
-pub const ADVICE_VERSION: u32 = 1;
+/// The version of the schema of an advice.
+pub const ADVICE_SCHEMA: Version = Version { major: 1, minor: 0 };
 /// The shortest budget, in seconds.
 pub const BUDGET_MIN: f64 = 5.0;
 /// The longest budget, in seconds.
@@ -63,7 +65,7 @@ const CHIP_WINDOWS: usize = 3;
 const CHIP_WINDOW: f64 = 5e-4;
 
 /// What is asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
     /// The time for all rungs on this machine, in seconds.
     pub budget_seconds: f64,
@@ -81,7 +83,7 @@ pub struct Question {
 }
 
 /// A candidate, and where it left the tournament.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Candidate {
     /// The protocol with its options.
     pub entry: String,
@@ -94,7 +96,7 @@ pub struct Candidate {
 }
 
 /// An entry of the final.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finalist {
     /// The protocol with its options.
     pub entry: String,
@@ -111,7 +113,7 @@ pub struct Finalist {
 }
 
 /// Groups of columns of a workload file that were measured in the place of the file's own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredSplit {
     /// The groups in words, a table each.
     pub tables: Vec<String>,
@@ -126,7 +128,7 @@ pub struct MeasuredSplit {
 }
 
 /// The throughput of an entry on simulated cores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnCores {
     /// The number of cores.
     pub cores: usize,
@@ -141,7 +143,7 @@ pub struct OnCores {
 }
 
 /// The columns of a table, as the types of transactions use them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Use {
     /// The type of transactions.
     pub kind: String,
@@ -152,10 +154,10 @@ pub struct Use {
 }
 
 /// The advice, with its evidence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// [`ADVICE_VERSION`].
-    pub advice_version: u32,
+    /// [`ADVICE_SCHEMA`].
+    pub schema_version: Version,
     /// Whether it was stopped before its end.
     pub partial: bool,
     /// The start, in seconds since 1970.
@@ -226,7 +228,7 @@ pub fn advise(
     }
     let (first_plan, environment) = tournament.setting()?;
     let mut advice = Advice {
-        advice_version: ADVICE_VERSION,
+        schema_version: ADVICE_SCHEMA,
         partial: false,
         started_unix_seconds,
         elapsed_seconds: 0.0,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contend_machine::{HugePages, Machine, Native, available_cores};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Point, PointWork};
@@ -59,7 +60,7 @@ pub(crate) fn kernel() -> String {
 }
 
 /// Where a point comes from: the build, the machine, and the command that measured it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
     /// The machine and the build.
     pub environment: Environment,

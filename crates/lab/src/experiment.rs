@@ -25,6 +25,7 @@ mod tasks;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Breakdown, Spread};
@@ -80,7 +81,7 @@ impl std::fmt::Display for X {
 
 /// The measurement of one point. Several experiments may share it, so its file has neither the
 /// curve nor the place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
     /// The curve.
     #[serde(skip)]

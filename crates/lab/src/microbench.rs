@@ -11,6 +11,7 @@ use contend_machine::{Atomic64, Machine, Native, Ordering, available_cores, pin_
 use contend_protocols::method::{Stamper, TimestampOptions, Timestamps};
 use contend_sim::{Chip, Simulated};
 use crossbeam_utils::CachePadded;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use contend_runner::Stop;
@@ -21,7 +22,7 @@ use contend_runner::stats::Spread;
 use contend_runner::{RunConfig, RunError};
 
 /// A microbenchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Microbench {
     /// Every thread only draws timestamps (DBx1000, figure 6).
@@ -48,7 +49,7 @@ impl Microbench {
 }
 
 /// The result of a microbenchmark.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MicrobenchResult {
     /// Operations per second, of all threads together.
     pub per_second: Spread,

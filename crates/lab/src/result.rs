@@ -552,12 +552,6 @@ impl ResultFile {
         Ok((file, note.map(|note| format!("{note}{left_out}"))))
     }
 
-    /// Returns the JSON schema of a result file, as docs/result.schema.json has it.
-    pub fn json_schema() -> String {
-        let schema = schemars::schema_for!(ResultFile);
-        serde_json::to_string_pretty(&schema).expect("plain data") + "\n"
-    }
-
     /// Gives the protocols and options of an old result their current names.
     fn use_todays_names(&mut self) -> Result<(), RunError> {
         let ResultFile { config, options, protocols, comparison, .. } = self;

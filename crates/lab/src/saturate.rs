@@ -11,6 +11,7 @@ use contend_runner::arrivals::{ArrivalProcess, RATE_MAX};
 use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::units::{show_ns, show_percent, show_rate};
 use contend_runner::{Arrivals, Observer, ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Entry;
@@ -18,6 +19,7 @@ use crate::environment;
 use crate::open_loop::WindowArrivals;
 use crate::paired;
 use crate::result::{Check, Environment, Verification};
+use crate::schema::Version;
 use contend_engine::Isolation;
 use contend_proof::verify::verify;
 
@@ -36,10 +38,10 @@ const LONGEST: f64 = 600.0;
 const WARMUP_AGAIN: f64 = 0.2;
 
 /// The version of the file.
-pub const SATURATION_VERSION: u32 = 1;
+pub const SATURATION_SCHEMA: Version = Version { major: 1, minor: 0 };
 
 /// What a rate has to keep.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Goal {
     /// The largest 99th percentile of the response times, in nanoseconds, if there is a limit.
     pub p99_ns: Option<u64>,
@@ -54,7 +56,7 @@ pub struct Goal {
 }
 
 /// The outcome of a rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
     /// The rate of arrivals per second.
     pub rate: f64,
@@ -67,7 +69,7 @@ pub struct Probe {
 }
 
 /// The result of one protocol.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {
     /// The protocol, with the options of its entry.
     pub protocol: String,
@@ -88,10 +90,10 @@ pub struct Saturation {
 }
 
 /// The results of all protocols, as a file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SaturationFile {
-    /// [`SATURATION_VERSION`].
-    pub saturation_version: u32,
+    /// [`SATURATION_SCHEMA`].
+    pub schema_version: Version,
     /// Whether the search was stopped before its end.
     pub partial: bool,
     /// The start, in seconds since 1970.
@@ -205,7 +207,7 @@ pub fn saturate(plan: &RunPlan, goal: &Goal, stop: &Stop, observer: &dyn Observe
     });
     let finding = finding(&protocols, goal);
     Ok(SaturationFile {
-        saturation_version: SATURATION_VERSION,
+        schema_version: SATURATION_SCHEMA,
         partial: stop.is_requested(),
         started_unix_seconds,
         config: plan.config.clone(),

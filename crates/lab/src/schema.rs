@@ -11,6 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::advise::Advice;
+use crate::experiment::PointFile;
+use crate::result::ResultFile;
+use crate::saturate::SaturationFile;
+
 /// The version of a schema. In a file it is a text; former result files have MAJOR alone, as a
 /// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
@@ -63,6 +68,20 @@ impl<'de> Deserialize<'de> for Version {
         Version::of(&value)
             .ok_or_else(|| serde::de::Error::custom(format!("{value} is no version; valid: MAJOR.MINOR")))
     }
+}
+
+/// Returns the JSON schemas of the files that programs read: for each the name of its file in
+/// `docs`, and its text.
+pub fn documents() -> [(&'static str, String); 4] {
+    fn text<T: JsonSchema>() -> String {
+        serde_json::to_string_pretty(&schemars::schema_for!(T)).expect("plain data") + "\n"
+    }
+    [
+        ("result.schema.json", text::<ResultFile>()),
+        ("advice.schema.json", text::<Advice>()),
+        ("saturation.schema.json", text::<SaturationFile>()),
+        ("point.schema.json", text::<PointFile>()),
+    ]
 }
 
 /// Checks the field `schema_version` of a file, which is a [`Version`]. `what` names

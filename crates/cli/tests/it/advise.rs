@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{contend, refuses, text};
+use crate::common::{contend, keeps_schema, refuses, text};
 
 const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/shop.toml");
 
@@ -64,6 +64,7 @@ fn groups_of_columns_and_pieces_are_in_the_advice() {
     let output = contend(folder.path(), &[&advise[..], &["--out", "a", "--json", "-"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let advice: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    keeps_schema("advice", &text(&output.stdout));
     let splits = advice["splits"].as_array().expect("a list");
     assert_eq!(splits.len(), 1, "{splits:?}");
     assert_eq!(splits[0]["tables"][0], "item [stock] | [price]");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::common::{TINY, contend, refuses, text};
+use crate::common::{TINY, contend, keeps_schema, refuses, text};
 
 /// A workload file whose invariant holds if `bonus` is 0.
 const WORKLOAD: &str = r#"
@@ -108,6 +108,10 @@ fn shards_merge_to_the_whole_byte_for_byte() {
     let (status, shown, stderr) = sweep(folder.path(), &["--out", "whole"]);
     // One assertion of the small experiment is meant to fail.
     assert!(status == 1 && shown.contains("12 points measured"), "{shown}{stderr}");
+    for name in points(&folder.path().join("whole")) {
+        let file = std::fs::read_to_string(folder.path().join("whole/points").join(name)).expect("a point");
+        keeps_schema("point", &file);
+    }
     for number in 1..=3 {
         let (shard, out) = (format!("{number}/3"), format!("part{number}"));
         let (status, shown, stderr) = sweep(folder.path(), &["--shard", &shard, "--out", &out]);

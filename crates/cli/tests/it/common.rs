@@ -15,6 +15,20 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
+/// Asserts that a file keeps its schema, and that the schema refuses another file.
+#[track_caller]
+pub(crate) fn keeps_schema(name: &str, json: &str) {
+    let path = format!("{}/../../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let read = |text: &str| -> serde_json::Value { serde_json::from_str(text).expect("JSON") };
+    let schema = read(&std::fs::read_to_string(path).expect("a schema"));
+    let validator = jsonschema::validator_for(&schema).expect("a JSON schema");
+    let mut file = read(json);
+    let wrong: Vec<String> = validator.iter_errors(&file).map(|error| error.to_string()).collect();
+    assert_eq!(wrong, Vec::<String>::new());
+    file["schema_version"] = 1.into();
+    assert!(!validator.is_valid(&file), "a version is a text");
+}
+
 /// Asserts that the binary refuses these arguments: status 2, a message with these parts, nothing
 /// on stdout, no panic, and no file left behind.
 #[track_caller]

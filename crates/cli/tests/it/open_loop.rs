@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{contend, refuses, text};
+use crate::common::{contend, keeps_schema, refuses, text};
 
 /// Runs a command that succeeds. Returns what it printed.
 fn good(folder: &TempDir, arguments: &[&str]) -> String {
@@ -169,6 +169,7 @@ fn the_highest_rate_is_searched_and_its_limits_are_checked() {
     assert!(shown.contains("passes  p99") && shown.contains("silo keeps p99 of at most 20.0 µs"), "{shown}");
     let page = std::fs::read_to_string(folder.path().join("s/saturation.html")).expect("a page");
     assert!(page.contains("contend saturate ycsb-c --machine abyss:2 --protocols silo"), "the page has its command");
+    keeps_schema("saturation", &std::fs::read_to_string(folder.path().join("s.json")).expect("a file"));
     for (flag, value, part) in [
         ("--p99", "0", "valid: above 0"),
         ("--p99", "soon", "'soon' is no limit"),

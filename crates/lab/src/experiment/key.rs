@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use contend_machine::available_cores;
 use contend_runner::machine::HOST;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
@@ -17,7 +18,7 @@ use crate::microbench::Microbench;
 pub const POINT_VERSION: u32 = 1;
 
 /// All that decides the measurement of a point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointKey {
     /// [`POINT_VERSION`].
     version: u32,
@@ -31,7 +32,7 @@ pub struct PointKey {
 }
 
 /// The properties of a machine without which its figures can't be compared with others.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Fingerprint {
     /// The name that the processor reports.
     pub processor: String,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use contend_runner::RunError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::key::{Fingerprint, PointKey, is_hash};
@@ -25,7 +26,7 @@ const FORMER: &str = "points.jsonl";
 pub(super) const POINT_BYTES_MAX: u64 = 16 << 20;
 
 /// A measured point, as its file holds it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFile {
     /// [`POINT_SCHEMA`].
     pub schema_version: Version,
@@ -41,7 +42,7 @@ pub struct PointFile {
 }
 
 /// The outcome of a point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PointOutcome {
     /// The figures.

@@ -425,6 +425,14 @@ fn former_and_newer_results_are_read() {
     assert!(misspelled.contains("unknown field config.colour"), "{misspelled}");
 }
 
+/// Returns the validator of a schema in `docs`.
+fn validator(name: &str) -> jsonschema::Validator {
+    let documents = contend_lab::schema::documents();
+    let (_, text) = documents.iter().find(|(file, _)| *file == format!("{name}.schema.json")).expect("a schema");
+    let schema: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    jsonschema::validator_for(&schema).expect("a JSON schema")
+}
+
 /// Every field of a result is described, and every described field exists. The JSON schema is that
 /// of the types, and every result keeps it.
 #[test]
@@ -433,14 +441,15 @@ fn the_schema_is_documented() {
     logged.verify = false;
     logged.protocols = vec!["silo".into()];
     logged.settings.insert("log".into(), "epoch".into());
-    let file = "../../docs/result.schema.json";
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(file, ResultFile::json_schema()).expect("written");
+    for (name, text) in contend_lab::schema::documents() {
+        let file = format!("../../docs/{name}");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&file, &text).expect("written");
+        }
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(written, text, "UPDATE_DOCS=1 writes docs/{name} again");
     }
-    let schema = std::fs::read_to_string(file).expect("the schema");
-    assert_eq!(schema, ResultFile::json_schema(), "UPDATE_DOCS=1 writes docs/result.schema.json again");
-    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a JSON schema");
+    let validator = validator("result");
     let mut fields = std::collections::BTreeSet::new();
     let precise = RunConfig {
         verify: false,
