@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__ = ["Answer", "InputError", "Interrupted", "RunError", "__version__", "call", "flags", "load", "play"]
+__all__ = ["Answer", "InputError", "Interrupted", "RunError", "__version__", "arrow_stream", "call", "flags", "load", "play"]
 
 __version__: str
 
@@ -25,6 +25,7 @@ class Answer:
     def history(self) -> str | None: ...
     def judge(self, isolation: str) -> Answer: ...
 
+def arrow_stream(columns: list[tuple[str, list[Any]]]) -> Any: ...
 def call(
     arguments: list[str], report: Callable[[str, Any, int | None], object] | None = None
 ) -> tuple[Answer | None, bool]: ...

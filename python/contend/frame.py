@@ -7,6 +7,8 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from . import _contend
+
 Row = dict[str, Any]
 
 # The rows of a long table that are shown.
@@ -16,7 +18,7 @@ _SHOWN = 20
 class Frame:
     """A table: rows that have the same columns.
 
-    `rows()` and `columns()` need nothing. `to_polars()` and `to_pandas()` need that package.
+    `rows()` and `columns()` need nothing. What reads Arrow takes it as it is. `to_polars()` and `to_pandas()` need that package.
     """
 
     def __init__(self, names: Sequence[str], rows: Sequence[Row]) -> None:
@@ -53,6 +55,12 @@ class Frame:
             self[name]
         rows = [row for row in self._rows if all(row[name] == value for name, value in values.items())]
         return Frame(self._names, rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The table for whatever reads Arrow, as in `polars.DataFrame(frame)` and `pyarrow.table(frame)`."""
+        # The wish for other types is one that the interface lets a table ignore.
+        del requested_schema
+        return _contend.arrow_stream([(name, self[name]) for name in self._names])
 
     def to_polars(self) -> Any:
         """The table as a `polars.DataFrame`."""

@@ -80,6 +80,10 @@ class Table(Found):
         """The columns, a list each."""
         return self.table.columns()
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The entries for whatever reads Arrow."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
     def to_polars(self) -> Any:
         """The entries as a `polars.DataFrame`."""
         return self.table.to_polars()

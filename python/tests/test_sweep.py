@@ -90,3 +90,30 @@ def test_frames_become_those_of_other_packages(compared: contend.Result) -> None
     assert isinstance(frame, pandas.DataFrame) and list(frame["protocol"]) == compared.columns()["protocol"]
     assert compared.to_polars().columns == list(frame.columns)
     assert contend.run("bank", **SHORT).breakdown.to_polars().height == 0
+
+
+def test_what_reads_arrow_takes_a_frame_as_it_is(compared: contend.Result) -> None:
+    import gc
+
+    import pandas
+    import polars
+    import pyarrow
+
+    windows = compared.windows
+    for read in [polars.DataFrame, pyarrow.table, pandas.DataFrame.from_arrow]:
+        table = read(windows)
+        assert list(getattr(table, "column_names", None) or table.columns) == list(windows.names)
+        assert len(table) == len(windows) > 0
+    assert pyarrow.table(compared).column("protocol").to_pylist() == compared.columns()["protocol"]
+    # Truth values, whole numbers, numbers, texts, what is missing, and what is too large.
+    rows = [{"a": True, "b": 1, "c": 1, "d": "x", "e": None, "f": 2**70}, {"a": None, "b": -2, "c": 0.5, "d": 3, "e": None, "f": "\ud800"}]
+    mixed = pyarrow.table(contend.frame.Frame("abcdef", rows))
+    assert mixed.column("a").to_pylist() == [True, None] and mixed.column("b").to_pylist() == [1, -2]
+    assert mixed.column("c").to_pylist() == [1.0, 0.5] and mixed.column("d").to_pylist() == ["x", "3"]
+    assert mixed.column("e").to_pylist() == [None, None] and mixed.column("f").to_pylist()[0] == str(2**70)
+    assert pyarrow.table(contend.frame.Frame("ab", [])).num_rows == 0
+    # A stream that nobody reads is released, and one that was read is not released twice.
+    for _ in range(1000):
+        windows.__arrow_c_stream__()
+        polars.DataFrame(windows)
+    gc.collect()

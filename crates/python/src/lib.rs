@@ -8,6 +8,7 @@
 //! signals and progress twenty times a second. So Python is only ever called on the caller's
 //! thread.
 
+mod arrow;
 mod turn;
 mod watch;
 
@@ -190,6 +191,8 @@ fn bug(payload: &(dyn Any + Send)) -> PyErr {
 
 #[pymodule]
 mod _contend {
+    #[pymodule_export]
+    use super::arrow::arrow_stream;
     #[pymodule_export]
     use super::errors::{InputError, Interrupted, RunError};
     #[pymodule_export]
