@@ -159,6 +159,9 @@ def explore(
     show: bool = False,
     index: str | None = None,
     set: Options | None = None,
+    file: Names | None = None,
+    schema: File | None = None,
+    rows: Mapping[str, object] | None = None,
     progress: Progress = None,
 ) -> Explorations:
     """Looks for an interleaving of a few transactions under which a protocol breaks its promise."""
