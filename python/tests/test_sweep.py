@@ -106,7 +106,10 @@ def test_what_reads_arrow_takes_a_frame_as_it_is(compared: contend.Result) -> No
         assert len(table) == len(windows) > 0
     assert pyarrow.table(compared).column("protocol").to_pylist() == compared.columns()["protocol"]
     # Truth values, whole numbers, numbers, texts, what is missing, and what is too large.
-    rows = [{"a": True, "b": 1, "c": 1, "d": "x", "e": None, "f": 2**70}, {"a": None, "b": -2, "c": 0.5, "d": 3, "e": None, "f": "\ud800"}]
+    rows: list[contend.frame.Row] = [
+        {"a": True, "b": 1, "c": 1, "d": "x", "e": None, "f": 2**70},
+        {"a": None, "b": -2, "c": 0.5, "d": 3, "e": None, "f": "\ud800"},
+    ]
     mixed = pyarrow.table(contend.frame.Frame("abcdef", rows))
     assert mixed.column("a").to_pylist() == [True, None] and mixed.column("b").to_pylist() == [1, -2]
     assert mixed.column("c").to_pylist() == [1.0, 0.5] and mixed.column("d").to_pylist() == ["x", "3"]
