@@ -231,6 +231,7 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
     }
 
     fn observed(&mut self, place: Place, item: ItemId, seen: State, observed: Observed) {
+        let order = self.context.order;
         match observed {
             Observed::State(state) => {
                 self.anchors[item.index()] = (place.txn, state);
@@ -238,7 +239,7 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
             }
             Observed::Through(version) => {
                 self.depend_on(place, item, version, NONE, true);
-                if let Some(found) = self.context.order.found_and_left(version) {
+                if let Some(found) = order.found_and_left(version) {
                     self.observed(place, item, seen, found);
                 }
             }
@@ -253,7 +254,17 @@ impl<E: FnMut(Dependency)> Walk<'_, '_, E> {
                 self.depend_on(place, item, version, NONE, seen.is_absent());
                 self.report(Class::G1b, place, item, seen, "intermediate read", Some(version));
             }
-            Observed::Unfounded => self.report(Class::G1a, place, item, seen, "aborted read", None),
+            Observed::Unfounded => {
+                // No committed transaction left the key without a row. But one may have been in
+                // the middle of a delete and an insert. No edge: it may have been another.
+                let is_miss = seen == State::Absent;
+                let meanwhile = if is_miss { order.deleted_meanwhile(item.index(), place.txn) } else { None };
+                let (class, name) = match meanwhile {
+                    Some(_) => (Class::G1b, "intermediate read"),
+                    None => (Class::G1a, "aborted read"),
+                };
+                self.report(class, place, item, seen, name, meanwhile);
+            }
             Observed::Nothing => {}
         }
     }

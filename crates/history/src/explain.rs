@@ -17,6 +17,9 @@ pub(crate) fn unexplained_read(
 ) -> Anomaly {
     let reader = transaction(context, place.txn);
     let reason = match (class, seen, writer.map(|version| context.order.version(version).id)) {
+        (Class::G1b, State::Absent, Some(writer)) => {
+            format!("T{writer} had deleted the key before it wrote it again, and each committed state has a row")
+        }
         (Class::G1b, _, Some(writer)) => format!("T{writer} wrote the key again: its last write is another"),
         (_, _, Some(writer)) => format!("T{writer} wrote another value, and never this one"),
         (Class::Internal, ..) => format!("T{} found {seen}, against its own operations", reader.txn),

@@ -257,6 +257,15 @@ impl<'h> VersionOrder<'h> {
         }
     }
 
+    /// Returns the first version whose transaction had deleted the row before it wrote it again, if
+    /// there is one of another transaction than `reader`.
+    pub(crate) fn deleted_meanwhile(&self, item: usize, reader: u32) -> Option<u32> {
+        (self.offsets[item]..self.offsets[item + 1]).find(|&version| {
+            let version = self.version(version);
+            version.was_dead && version.live && version.txn != reader
+        })
+    }
+
     /// As [`VersionOrder::observe`] of absence, by a transaction that also saw (or wrote over)
     /// state `anchor` of the item.
     ///

@@ -81,6 +81,23 @@ fn g1b_intermediate_read() {
 }
 
 #[test]
+fn g1b_a_miss_between_a_delete_and_an_insert() {
+    let again = || vec![delete("x", 0), insert_after("x", 1)];
+    // Nobody says whose delete the reader has seen.
+    let report = assert_worst(&numbered([again(), vec![miss("x")]]), Class::G1b, "intermediate read");
+    assert!(report.anomalies[0].steps[0].reason.contains("T1 had deleted the key"), "{:?}", report.anomalies);
+    assert_worst(&numbered([again(), vec![scan("a", "z", &[])]]), Class::G1b, "intermediate read");
+    let twice =
+        [again(), vec![delete("x", 1), insert_after("x", 2)], vec![miss("x"), write("y", 0)], vec![read("y", 3)]];
+    assert_eq!(assert_worst(&numbered(twice), Class::G1b, "intermediate read").cyclic_components, 0);
+    // The reader's own delete comes after its read.
+    assert_worst(&numbered([vec![miss("x"), delete("x", 0), insert_after("x", 1)]]), Class::G1a, "aborted read");
+    // A row that is gone at the end explains the miss.
+    let gone = numbered([again(), vec![delete("x", 1)], vec![miss("x")]]);
+    assert!(check(&gone).anomalies.is_empty(), "{:?}", check(&gone).anomalies);
+}
+
+#[test]
 fn g1c_circular_information_flow() {
     let history = numbered([vec![write("x", 0), read("y", 2)], vec![write("y", 0), read("x", 1)]]);
     let report = assert_worst(&history, Class::G1c, "circular information flow");
