@@ -70,8 +70,8 @@ def test_a_file_with_scans_inserts_and_deletes_keeps_its_invariants(server):
     assert sum(of["verified"]["aborts_by_reason"].values()) > 0, "so few rows conflict"
 
 
-def table(server):
-    result = json.loads(sql(server, "litmus", "--json", "-").stdout)[0]
+def table(server, status=0):
+    result = json.loads(sql(server, "litmus", "--json", "-", status=status).stdout)[0]
     names = [level["name"] for level in result["levels"]]
     return {row["name"]: {name: outcome["shown"] for name, outcome in zip(names, row["outcomes"], strict=True)} for row in result["rows"]}
 
@@ -85,9 +85,10 @@ UPDATES = {"PMP read", "P4 update", "G-single skew", "G-single past"}
 
 
 def test_anomalies_of_postgres(postgres):
-    # As in Hermitage's table of PostgreSQL.
-    of = table(postgres)
-    assert shown(of, "read-committed") == UPDATES | SKEWS
+    # As in Hermitage's table of PostgreSQL. A write that waits for a transaction that deletes a row and inserts it again finds none
+    # (manual, 13.2.1), which is no read of a committed state.
+    of = table(postgres, status=1)
+    assert shown(of, "read-committed") == {"G1b again"} | UPDATES | SKEWS
     assert shown(of, "repeatable-read") == SKEWS
     assert shown(of, "serializable") == set()
 

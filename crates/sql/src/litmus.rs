@@ -1,8 +1,9 @@
 //! The table of anomalies by isolation level: transactions of two or three sessions, step by step.
 //!
 //! The tests are those of Martin Kleppmann's Hermitage, as far as the checker has a class of its
-//! own for them. Each runs in one order of steps, on fresh tables. The verdict comes from the
-//! history, not from the values that a test expects.
+//! own for them, and one of a key that is deleted and inserted again. Each runs in one order of
+//! steps, on fresh tables. The verdict comes from the history, not from the values that a test
+//! expects.
 
 mod steps;
 
@@ -47,10 +48,11 @@ const fn test(
     Litmus { name, class, transactions, order }
 }
 
-pub(crate) const TESTS: [Litmus; 11] = [
+pub(crate) const TESTS: [Litmus; 12] = [
     test("G0 dirty write", Class::G0, &["write-both", "write-both"], &[1, 2, 1, 1, 2, 2]),
     test("G1a aborted read", Class::G1a, &["write-and-take-back", "read-first"], &[1, 2, 1, 2]),
     test("G1b intermediate read", Class::G1b, &["write-twice", "read-first"], &[1, 2, 1, 1, 2]),
+    test("G1b write of a row that comes again", Class::G1b, &["delete-and-insert", "write-first"], &[1, 2, 1, 1, 2]),
     test(
         "G1c circular information flow",
         Class::G1c,
