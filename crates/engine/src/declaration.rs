@@ -12,7 +12,7 @@ use contend_model::{DeclarationNeeds, Declare, Groups, Key, KeyWords, StoreId, T
 
 use crate::catalog;
 use crate::layout::TableCore;
-use crate::record::{Cells, Record};
+use crate::record::{Cell, Cells, Record};
 use crate::table::StoredTable;
 
 /// A row that a transaction has declared.
@@ -61,6 +61,8 @@ impl<M: Machine> DeclaredRow<M> {
 pub struct NamedRange {
     /// The number of the table.
     pub table: u32,
+    /// The position of the last word that a key of the table has.
+    pub last_word: usize,
     /// The first key.
     pub low: KeyWords,
     /// The last key.
@@ -68,6 +70,11 @@ pub struct NamedRange {
 }
 
 impl NamedRange {
+    pub(crate) fn new<M: Machine, K: Key>(table: &StoredTable<M, K>, low: K, high: K) -> Self {
+        let (low, high) = (low.to_words(), high.to_words());
+        NamedRange { table: table.id(), last_word: K::WORDS - 1, low, high }
+    }
+
     /// Whether both ranges have a key in common.
     pub fn meets(&self, other: &NamedRange) -> bool {
         self.table == other.table && self.low <= other.high && other.low <= self.high
@@ -189,13 +196,14 @@ impl<M: Machine> Declaration<M> {
     /// Names a row that the later part of the running transaction will touch.
     pub(crate) fn name_row<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, writes: bool) {
         let record = table.find(key);
+        // Also if the row is only read: the border leaves a request in its metadata.
+        record.into_iter().flat_map(|record| table.cells(record, Groups::ALL)).for_each(Cell::prefetch_to_write);
         self.later.push(DeclaredRow { key: key.to_words(), record, table: NonNull::from(&**table), writes });
     }
 
     /// Names a range of keys into which the later part of the running transaction will insert.
     pub(crate) fn name_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, keys: &RangeInclusive<K>) {
-        let (low, high) = (keys.start().to_words(), keys.end().to_words());
-        self.inserts.push(NamedRange { table: table.id(), low, high });
+        self.inserts.push(NamedRange::new(table, *keys.start(), *keys.end()));
     }
 
     /// Begins the later part. It may touch only what was named for it, so the rows that were named
@@ -221,8 +229,7 @@ impl<M: Machine> Declaration<M> {
         if !self.is_later {
             return self.find(table, key, true);
         }
-        let words = key.to_words();
-        let own = NamedRange { table: table.id(), low: words, high: words };
+        let own = NamedRange::new(table, key, key);
         if self.inserts.iter().any(|range| range.meets(&own)) {
             return Declared::LookUp;
         }

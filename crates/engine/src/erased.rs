@@ -103,8 +103,8 @@ trait Behind<M: Machine>: Send + Sync {
     ) -> Result<(), Abort>;
     fn uses_pieces(&self) -> bool;
     fn defers(&self) -> bool;
-    fn begin_later(&self, cx: &mut Context<M>, local: &mut AnyWorkerState);
-    fn await_inserts(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, range: NamedRange) -> bool;
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
+    fn await_inserts(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, range: NamedRange) -> Result<bool, Abort>;
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
     fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
     fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceOutcome, Abort>;
@@ -300,8 +300,8 @@ forward! {
     observe_leaf(table: u32, leaf: Leaf<M>, version: u64) -> Result<(), Abort>;
     observe_range(table: u32, low: &[u64], high: &[u64]) -> Result<(), Abort>;
     rewrite(position: usize) -> Result<(), Abort>;
-    begin_later() -> ();
-    await_inserts(range: NamedRange) -> bool;
+    begin_later() -> Result<(), Abort>;
+    await_inserts(range: NamedRange) -> Result<bool, Abort>;
     begin_piece(piece: Piece) -> Result<PieceBegin, Abort>;
     end_piece(piece: Piece) -> Result<PieceOutcome, Abort>;
     undo_piece(reason: AbortReason) -> bool;

@@ -739,16 +739,28 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). From here on the transaction is
     /// certain to commit. If [`Protocol::abort`] is called nevertheless, then because the
     /// transaction's code has broken its promise, and the engine says so to the caller.
-    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
+    ///
+    /// # Errors
+    /// The transaction has to abort. It has not been decided.
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         let _ = (cx, local);
+        Ok(())
     }
 
     /// Waits until no earlier transaction will insert into a range of keys any more. The engine
     /// calls this before a scan, an insert and a delete, and after it has found no row under a key.
     /// Returns whether there was anything to wait for.
-    fn await_inserts(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, range: NamedRange) -> bool {
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn await_inserts(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        range: NamedRange,
+    ) -> Result<bool, Abort> {
         let _ = (cx, local, range);
-        false
+        Ok(false)
     }
 
     /// Commits the transaction. It applies the updates by [`WriteSet::apply_updates`], which may

@@ -146,6 +146,12 @@ impl<M: Machine> Cell<M> {
         unsafe { self.0.as_ref() }
     }
 
+    /// Prefetches the cell's first line for a write.
+    #[inline(always)]
+    pub fn prefetch_to_write(self) {
+        M::prefetch_to_write(self.0.as_ptr());
+    }
+
     /// Returns another metadata word.
     ///
     /// # Safety

@@ -223,7 +223,10 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
 
     #[inline(never)]
     fn name_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
-        if let Ok(table) = self.admit(table) {
+        if self.is_later() {
+            // The next access finds the transaction doomed.
+            _ = self.refuse_later("names a row");
+        } else if let Ok(table) = self.admit(table) {
             M::enter(if writes { WRITE_INDEX } else { READ_INDEX });
             M::step("name a row");
             self.worker.cx.declaration.name_row(table, key, writes);
@@ -247,9 +250,9 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         M::enter(Phase::of(Operation::Validation, Activity::Manager));
         M::step("border");
         worker.cx.declaration.begin_later();
-        worker.engine.protocol().begin_later(&mut worker.cx, &mut worker.local);
+        let begun = worker.engine.protocol().begin_later(&mut worker.cx, &mut worker.local);
         M::enter(Phase::BODY);
-        Ok(())
+        begun.map_err(|abort| self.doom(abort))
     }
 
     #[cold]
@@ -493,7 +496,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
             let step = format!("deletes the key {} of the table {}", key.name(), table.name());
             return Err(self.refuse_later(&step));
         }
-        self.await_inserts(table, key, key);
+        self.await_inserts(table, key, key)?;
         let found = self.find(table, key, WRITE_INDEX, Projection::WHOLE)?;
         Ok(self.write_located(table, key, found, Groups::ALL, WriteMode::Delete)?.is_some())
     }
@@ -547,7 +550,12 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         if self.defers()
             && let Ok(table) = self.admit(table)
         {
-            self.worker.cx.declaration.name_inserts(table, &keys);
+            if self.is_later() {
+                // The next access finds the transaction doomed.
+                _ = self.refuse_later("names keys that it inserts");
+            } else {
+                self.worker.cx.declaration.name_inserts(table, &keys);
+            }
         }
     }
 

@@ -300,7 +300,8 @@ pub trait Txn: RawTxn {
     /// has written so far, and lets the next transaction begin. So the rest must not cancel. It
     /// touches no other rows than those that were named before
     /// ([`later_row`](RawTxn::later_row), [`later_inserts`](RawTxn::later_inserts)). It deletes
-    /// nothing, and inserts only keys that have no row.
+    /// nothing, and inserts only keys that have no row. Rows that are known from the start are best
+    /// named before the first access: then they are looked up beside other transactions.
     ///
     /// # Errors
     /// The transaction has to abort.

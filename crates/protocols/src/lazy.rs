@@ -28,9 +28,11 @@
 //! part begins by [`Txn::later`](contend_model::Txn::later). One that does not call it comes now as
 //! a whole, so such transactions run one after the other.
 //!
-//! **The part that comes now** holds the turn. It reads the newest rows. If an earlier transaction
-//! has still to write a row, it waits for that transaction's end, and before a write also for the
-//! earlier readers. Deletes and scans belong here, and so does the application's own cancel.
+//! **The part that comes now** takes the turn at its first access and holds it. It reads the newest
+//! rows. If an earlier transaction has still to write a row, it waits for that transaction's end,
+//! and before a write also for the earlier readers. Deletes and scans belong here, and so does the
+//! application's own cancel. Rows that are known beforehand may be named before the first access:
+//! they are looked up, and their lines fetched, while others have the turn.
 //!
 //! **The border.** The transaction is decided. Its writes so far are installed, but for those of
 //! rows that the later part will write: these stay hidden, because other transactions have to wait
@@ -70,6 +72,7 @@ mod sequence;
 use std::marker::PhantomData;
 
 use contend_engine::declaration::NamedRange;
+use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol,
     Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
@@ -101,7 +104,7 @@ pub struct Lazy<M: Machine, F = Sound> {
 /// The part of a transaction that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// None: it has not had the turn.
+    /// None: it has not touched a row yet, and so has not waited for the turn.
     None,
     /// The part that comes now, which holds the turn.
     Now,
@@ -129,6 +132,20 @@ pub struct LazyWorker<M: Machine> {
 }
 
 impl<M: Machine, F: LazyFaults> Lazy<M, F> {
+    /// Waits for the turn, unless the transaction has it or has had it.
+    #[inline(always)]
+    fn take_turn(&self, local: &mut LazyWorker<M>) -> Result<(), Abort> {
+        if local.part == Part::None { self.await_turn(local) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn await_turn(&self, local: &mut LazyWorker<M>) -> Result<(), Abort> {
+        M::step("wait for the turn");
+        local.number = self.sequence.await_turn(&mut local.given_up)?;
+        local.part = Part::Now;
+        Ok(())
+    }
+
     /// Installs what the first part has written, but for the rows that the later part will write.
     fn install_now(cx: &mut Context<M>, local: &mut LazyWorker<M>) {
         local.hidden.clear();
@@ -165,12 +182,17 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
         (local.seen..cx.writes.len()).for_each(|position| alone::install(cx, position));
     }
 
-    /// Whether all rows that were named exist, so that no later transaction can insert one of them.
-    fn all_exist(cx: &Context<M>) -> bool {
-        // Relaxed: only a holder of the turn inserts or deletes here, or a later part that the
-        // accesses wait for. A collector leaves rows alone.
-        let has_row = |record: Record<M>| record.word().load(Ordering::Relaxed) & ABSENT == 0;
-        cx.declaration.rows().iter().all(|row| row.record().is_some_and(has_row))
+    /// Whether all rows that were named exist and stay, so that no later transaction can insert one
+    /// of them. A row that was named before the turn may have come since, or have moved to another
+    /// record; it counts as missing.
+    fn all_stay(cx: &Context<M>) -> bool {
+        let stays = |record: Record<M>| {
+            // Relaxed: only a holder of the turn inserts or deletes here, or a later part that the
+            // accesses wait for. A collector leaves rows alone.
+            record.word().load(Ordering::Relaxed) & ABSENT == 0
+                && cx.writes.find(record).is_none_or(|at| cx.writes.entries()[at].kind != WriteKind::Delete)
+        };
+        cx.declaration.rows().iter().all(|row| row.record().is_some_and(stays))
     }
 
     /// Asks for the rows and ranges of the later part.
@@ -192,8 +214,8 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
     }
 
     /// Ends the running transaction: others may use the rows of its later part.
-    fn end(&self, local: &mut LazyWorker<M>, worker: usize) {
-        if matches!(local.part, Part::Later | Part::LaterInTurn) {
+    fn end(&self, worker: usize, local: &mut LazyWorker<M>) {
+        if local.part == Part::Later {
             local.requests.release();
             self.sequence.end(worker, local.number);
         }
@@ -261,10 +283,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
     }
 
     fn begin(&self, _: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
-        M::step("wait for the turn");
         local.part = Part::None;
-        local.number = self.sequence.await_turn(&mut local.given_up)?;
-        local.part = Part::Now;
         Ok(())
     }
 
@@ -276,6 +295,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
+        self.take_turn(local)?;
         if local.part != Part::Later && !F::IGNORE_WRITERS {
             for cell in at.cells(columns.groups()) {
                 requests::await_writer(cell, &self.sequence, &mut local.known);
@@ -293,6 +313,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
+        self.take_turn(local)?;
         if local.part != Part::Later {
             for cell in at.cells(groups) {
                 requests::await_writer(cell, &self.sequence, &mut local.known);
@@ -316,7 +337,8 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
     }
 
     // A gap needs no version: a transaction that looks into it holds the turn, and has waited for
-    // the inserts of earlier ones.
+    // the inserts of earlier ones. If its first access is a miss, it looks again in its turn
+    // (`await_inserts`).
     #[inline(always)]
     fn observe_leaf(&self, _: &mut Context<M>, _: &mut LazyWorker<M>, _: u32, _: Leaf<M>, _: u64) -> Result<(), Abort> {
         Ok(())
@@ -332,41 +354,48 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         true
     }
 
-    fn begin_later(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) {
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
+        self.take_turn(local)?;
+        local.requests.clear();
+        if !F::KEEP_NO_TURN && !Self::all_stay(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
+            // Nothing needs to be shown now: no other transaction gets the turn before the end.
+            local.part = Part::LaterInTurn;
+            local.seen = cx.writes.len();
+            local.hidden.clear();
+            local.hidden.extend(0..local.seen);
+            return Ok(());
+        }
         local.part = Part::Later;
         if F::PASS_BEFORE_INSTALL {
             self.sequence.pass_turn(local.number);
         }
         Self::install_now(cx, local);
-        // Judged by the rows as they are now, and before the requests, which change none.
-        if !F::PASS_BEFORE_INSTALL && !F::KEEP_NO_TURN && !Self::all_exist(cx)
-            || cx.declaration.insert_ranges().len() > inserts::MOST
-        {
-            local.part = Part::LaterInTurn;
-        }
-        if F::PASS_BEFORE_REQUESTS && local.part == Part::Later {
+        if F::PASS_BEFORE_REQUESTS {
             self.sequence.pass_turn(local.number);
         }
-        if local.part == Part::Later {
-            self.ask(cx, local);
-        } else {
-            local.requests.clear();
-        }
-        if local.part == Part::Later && !F::PASS_BEFORE_REQUESTS && !F::PASS_BEFORE_INSTALL {
+        self.ask(cx, local);
+        if !F::PASS_BEFORE_REQUESTS && !F::PASS_BEFORE_INSTALL {
             self.sequence.pass_turn(local.number);
         }
         M::step("wait for rows");
         local.requests.await_grants::<F>(&self.sequence, &mut local.known);
+        Ok(())
     }
 
-    fn await_inserts(&self, _: &mut Context<M>, local: &mut LazyWorker<M>, range: NamedRange) -> bool {
+    fn await_inserts(&self, _: &mut Context<M>, local: &mut LazyWorker<M>, range: NamedRange) -> Result<bool, Abort> {
+        // What was found before the turn may have changed.
+        let is_first = local.part == Part::None;
+        self.take_turn(local)?;
         // A later part looks into no gap but its own ranges, for which it has waited.
-        local.part != Part::Later && !F::FORGET_INSERTS && self.inserts.wait(&self.sequence, &mut local.known, &range)
+        let waited = local.part != Part::Later
+            && !F::FORGET_INSERTS
+            && self.inserts.wait(&self.sequence, &mut local.known, &range);
+        Ok(waited || is_first && !F::MISS_BEFORE_TURN)
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
         if F::END_EARLY && local.part == Part::Later {
-            self.end(local, cx.worker);
+            self.end(cx.worker, local);
         }
         if local.part == Part::Now {
             alone::install_all(cx);
@@ -375,7 +404,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         }
         local.tombstones.unlock_all();
         if !F::END_EARLY || local.part != Part::Later {
-            self.end(local, cx.worker);
+            self.end(cx.worker, local);
         }
         Ok(())
     }
@@ -384,7 +413,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         // Before the turn is passed on: the next transaction may insert the same key. An abort of
         // the later part is an error, which the engine reports. Others must not wait for ever.
         local.tombstones.unlock_all();
-        self.end(local, cx.worker);
+        self.end(cx.worker, local);
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
@@ -418,6 +447,8 @@ faults! {
         FORGET_INSERTS,
         /// A transaction passes the turn on although it has named a row that does not exist.
         KEEP_NO_TURN,
+        /// A transaction believes that a key has no row because it had none before its turn.
+        MISS_BEFORE_TURN,
         /// A transaction ends before it has installed the writes of its later part.
         END_EARLY,
     }

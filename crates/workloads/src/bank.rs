@@ -120,6 +120,7 @@ impl Bank {
 
     #[inline]
     fn transfer<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<(), Abort> {
+        tx.later_row(&self.table, input.to, true);
         let Some(from) = tx.modify_row(&self.table, input.from, Groups::ALL)? else { return Err(tx.cancel()) };
         if from[0] < input.amount {
             return Err(tx.cancel());
@@ -127,7 +128,6 @@ impl Bank {
         from[0] -= input.amount;
         // No account is ever deleted, so what cancels is behind. The check finds an account that is
         // gone.
-        tx.later_row(&self.table, input.to, true);
         tx.later(|tx| {
             if let Some(to) = tx.modify_row(&self.table, input.to, Groups::ALL)? {
                 to[0] = to[0].wrapping_add(input.amount);

@@ -286,7 +286,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     ) -> Result<Option<&[u64]>, Abort> {
         M::work(READ_INSTRUCTIONS);
         let mut access = self.access(table, key, found, Read(columns))?;
-        while self.has_come_since(table, key, access) {
+        while self.has_come_since(table, key, access)? {
             access = self.access_again(table, key, None, Read(columns))?;
         }
         M::enter(Phase::BODY);
@@ -303,20 +303,21 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     /// Waits for earlier transactions that still insert into a range of keys. Returns whether there
     /// was one. Most protocols have no such inserts.
     #[inline(always)]
-    pub(super) fn await_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K) -> bool {
+    pub(super) fn await_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K) -> Result<bool, Abort> {
         let worker = &mut *self.worker;
         if !worker.engine.protocol().defers() {
-            return false;
+            return Ok(false);
         }
-        let range = NamedRange { table: table.id(), low: low.to_words(), high: high.to_words() };
-        worker.engine.protocol().await_inserts(&mut worker.cx, &mut worker.local, range)
+        let range = NamedRange::new(table, low, high);
+        let waited = worker.engine.protocol().await_inserts(&mut worker.cx, &mut worker.local, range);
+        waited.map_err(|abort| self.fail(table.id(), abort))
     }
 
     /// Whether an access found no row under the key, and an earlier transaction may have inserted
     /// it since.
     #[inline(always)]
-    fn has_come_since<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, access: Access<M>) -> bool {
-        matches!(access, Access::Absent | Access::Gap) && self.await_inserts(table, key, key)
+    fn has_come_since<K: Key>(&mut self, table: &StoredTable<M, K>, key: K, access: Access<M>) -> Result<bool, Abort> {
+        if matches!(access, Access::Absent | Access::Gap) { self.await_inserts(table, key, key) } else { Ok(false) }
     }
 
     /// Tells the protocol, if it wants to know, that a read or write has found no row under a key.
@@ -347,7 +348,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     ) -> Result<Option<usize>, Abort> {
         M::work(WRITE_INSTRUCTIONS);
         let mut access = self.access(table, key, found, Write(groups, mode))?;
-        while self.has_come_since(table, key, access) {
+        while self.has_come_since(table, key, access)? {
             access = self.access_again(table, key, None, Write(groups, mode))?;
         }
         M::enter(Phase::BODY);
@@ -407,7 +408,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         {
             return Err(self.undeclared());
         }
-        self.await_inserts(table, key, key);
+        self.await_inserts(table, key, key)?;
         let record = match self.worker.allocate(table, RecordOrigin::Inserting) {
             Ok(record) => record,
             Err(crate::OutOfMemory) => return Err(self.doom(Abort::new(AbortReason::OutOfMemory))),

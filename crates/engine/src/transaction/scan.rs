@@ -43,7 +43,7 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         if limit == 0 || low > high {
             return Ok(0);
         }
-        self.await_inserts(table, low, high);
+        self.await_inserts(table, low, high)?;
         M::enter(INDEX);
         M::step("scan");
         let notes = self.scan_notes(table, columns.groups());

@@ -218,11 +218,16 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.defers()
     }
 
-    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) {
-        self.protocol.begin_later(cx, local);
+    fn begin_later(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
+        self.protocol.begin_later(cx, local)
     }
 
-    fn await_inserts(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, range: NamedRange) -> bool {
+    fn await_inserts(
+        &self,
+        cx: &mut Context<M>,
+        local: &mut Self::WorkerState,
+        range: NamedRange,
+    ) -> Result<bool, Abort> {
         self.protocol.await_inserts(cx, local, range)
     }
 

@@ -1,8 +1,8 @@
 //! The ranges of keys into which later parts will insert.
 //!
 //! ```text
-//! ring:    . . [ ticket | table | low key | high key ] [ ... ] [ ... ] . .
-//!              ^ first                                                 ^ end
+//! ring:    . . [ ticket | table | low key, high key, word by word ] [ ... ] [ ... ] . .
+//!              ^ first                                                              ^ end
 //! counts:  [ 0 | 2 | 1 | 0 | ... ]    the ranges in the ring, by the remainder of the table
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! It drops ranges at the front whose transactions have ended, whenever it comes by. If the ring is
 //! full it waits for the end of the transaction at the front, which is an earlier one.
 
+use contend_engine::KeyWords;
 use contend_engine::declaration::NamedRange;
 use contend_machine::{Atomic64, Block, Machine, Ordering};
 
@@ -23,7 +24,7 @@ const COUNTS: usize = 64;
 /// The words of an entry: ticket, table, and two keys.
 const WORDS: usize = 2 + 2 * 4;
 
-/// An entry in two lines of its own.
+/// An entry in two lines of its own. Of short keys the first line holds all.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Entry<M: Machine>([M::U64; WORDS]);
@@ -35,6 +36,11 @@ pub(super) struct PendingInserts<M: Machine> {
     ends: Block<M, [M::U64; 2]>,
     counts: Block<M, M::U64>,
     ring: Block<M, Entry<M>>,
+}
+
+/// Returns the key whose words stand in every second place from `first` on.
+fn key_of(word: impl Fn(usize) -> u64, first: usize, last_word: usize) -> KeyWords {
+    std::array::from_fn(|at| if at <= last_word { word(first + 2 * at) } else { 0 })
 }
 
 impl<M: Machine> PendingInserts<M> {
@@ -96,14 +102,15 @@ impl<M: Machine> PendingInserts<M> {
         let [first, end] = &self.ends[0];
         // Relaxed, both: as in `pending`.
         for position in first.load(Ordering::Relaxed)..end.load(Ordering::Relaxed) {
-            // Relaxed, all: as in `pending`.
-            let words = std::array::from_fn::<u64, WORDS, _>(|at| self.entry(position)[at].load(Ordering::Relaxed));
-            let [ticket, table, keys @ ..] = words;
-            let (low, high) = keys.split_at(4);
-            let key = |words: &[u64]| [words[0], words[1], words[2], words[3]];
-            let other = NamedRange { table: table as u32, low: key(low), high: key(high) };
-            if other.meets(range) && !known.has_ended(ticket) {
-                meet(known, ticket);
+            let entry = self.entry(position);
+            // Relaxed: as in `pending`.
+            let word = |at: usize| entry[at].load(Ordering::Relaxed);
+            let is_met = || {
+                let (low, high) = (key_of(word, 2, range.last_word), key_of(word, 3, range.last_word));
+                low <= range.high && range.low <= high
+            };
+            if word(1) == u64::from(range.table) && !known.has_ended(word(0)) && is_met() {
+                meet(known, word(0));
             }
         }
         self.pending(sequence, known);
@@ -141,8 +148,9 @@ impl<M: Machine> PendingInserts<M> {
             sequence.await_end(known, self.entry(first)[0].load(Ordering::Relaxed));
             first = self.pending(sequence, known).0;
         }
-        let words = [ticket, u64::from(range.table)].into_iter().chain(range.low).chain(range.high);
-        for (at, word) in self.entry(end).iter().zip(words) {
+        let keys = range.low.into_iter().zip(range.high).flat_map(|(low, high)| [low, high]);
+        let words = [ticket, u64::from(range.table)].into_iter().chain(keys);
+        for (at, word) in self.entry(end).iter().zip(words).take(2 * (2 + range.last_word)) {
             // Relaxed: as in `pending`.
             at.store(word, Ordering::Relaxed);
         }

@@ -8,6 +8,7 @@
 //!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
 //! - [`crossed`]: pairs of transactions that exclude each other, without a recorded history;
+//! - [`later`]: transactions with a later part, and what is refused there;
 //! - [`liveness`]: progress of many threads on few records;
 //! - [`protection`]: transactions that would starve commit, and no worker waits for ever;
 //! - [`own_types`]: some of these without a call through a pointer, as measured code is compiled;
@@ -22,6 +23,7 @@ mod concurrent;
 mod conducted;
 mod crossed;
 mod jitter;
+mod later;
 mod liveness;
 mod mutants;
 mod own_reads;

@@ -154,6 +154,10 @@ impl<F: Faults> Tpcc<F> {
         let Client { scratch, suspicion, .. } = client;
         let tables = &self.tables;
         let district = district_key(input.warehouse, input.district);
+        // Before the first access, so that these rows are looked up while others have the turn.
+        let customer = customer_key(district, input.customer);
+        tx.later_row(&tables.customer, customer, false);
+        input.lines().iter().for_each(|line| tx.later_row(&tables.stock, stock_key(line.warehouse, line.item), true));
         self.read_items(tx, scratch, input)?;
         let warehouse_tax = tx.read(&tables.warehouse, input.warehouse, Warehouse::TAX)?;
         let district_tax = tx.read(&tables.district, district, District::TAX)?;
@@ -162,11 +166,9 @@ impl<F: Faults> Tpcc<F> {
             *suspicion = Some(format!("New-Order in district {district} found rows missing that are never deleted"));
             return Ok(());
         };
-        let (key, customer) = (order_key(district, order), customer_key(district, input.customer));
+        let key = order_key(district, order);
         let queued = tx.insert(&tables.new_order, key, Nothing {})?;
         let by_customer = customer_order_key(customer, order);
-        tx.later_row(&tables.customer, customer, false);
-        input.lines().iter().for_each(|line| tx.later_row(&tables.stock, stock_key(line.warehouse, line.item), true));
         tx.later_inserts(&tables.order, key..=key);
         tx.later_inserts(&tables.order_by_customer, by_customer..=by_customer);
         tx.later_inserts(&tables.order_line, line_key(key, 1)..=line_key(key, LINES_MAX as u64));

@@ -166,6 +166,8 @@ impl<F: Faults> Tpcc<F> {
         district: u64,
     ) -> Result<(), Abort> {
         let tables = &self.tables;
+        // Before the first access, if the customer was not found by name.
+        tx.later_row(&tables.customer, customer, true);
         let place = tx.read(&tables.warehouse, input.warehouse, (Warehouse::NAME, Warehouse::ADDRESS))?;
         let office = tx.read(&tables.district, district, (District::NAME, District::ADDRESS))?;
         let mut found = tx.update(&tables.district, district, District::YTD.add(input.amount))?;
@@ -176,7 +178,6 @@ impl<F: Faults> Tpcc<F> {
             return Ok(());
         };
         let history = client.number << HISTORY_BITS | input.date;
-        tx.later_row(&tables.customer, customer, true);
         tx.later_inserts(&tables.history, history..=history);
         tx.later(|tx| {
             let bad_credit = self.read_customer(tx, customer)?;
