@@ -589,8 +589,8 @@ impl Workload for Rubis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_for_tests::{World, check, run, run_two_at_once, world, world_with};
-    use contend_engine::{EngineOptions, NamedProtocol, Transaction};
+    use crate::run_for_tests::{Tx, check, run, run_two_at_once, world, world_with};
+    use contend_engine::{EngineOptions, NamedProtocol};
     use contend_machine::Native;
     use contend_protocols::locking::no_wait::NoWait;
     use contend_protocols::none::NoControl;
@@ -615,7 +615,7 @@ mod tests {
     fn lost_updates_are_found() {
         fn two_at_once<P: NamedProtocol<Native>>(split: u64) -> Result<Checked, Violation> {
             // An update at commit time would read the item as the other purchase left it.
-            let world: World<P, Rubis> = world_with(&small(split), EngineOptions::default(), 1);
+            let world = world_with::<P, Rubis>(&small(split), EngineOptions::default(), 1);
             let mut clients = [world.1.client(0, 2, 1), world.1.client(1, 2, 1)];
             let inputs = [1, 2].map(|client| Input {
                 kind: Kind::BuyNow,
@@ -637,10 +637,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        type Tx<'t> = Transaction<'t, Silo, Native>;
         // Items 0 to 2 are sold out by then, and 4 is not.
         let damaged = |damage: &dyn Fn(&mut Tx<'_>, &Rubis) -> Result<(), Abort>| {
-            let world: World<Silo, Rubis> = world(&small(3));
+            let world = world::<Silo, Rubis>(&small(3));
             let (engine, rubis) = &world;
             let mut client = rubis.client(0, 1, 1);
             let mut worker = engine.worker().expect("a slot");
@@ -702,7 +701,7 @@ mod tests {
             .into_iter()
             .flat_map(|kind| [(kind, 9, true), (kind, 1, false)])
         {
-            let world: World<Silo, Rubis> = world(&small(3));
+            let world = world::<Silo, Rubis>(&small(3));
             let mut client = world.1.client(0, 1, 1);
             let mut worker = world.0.worker().expect("a slot");
             let input = Input { kind, item, number: 1 << COUNT_BITS, date: 1, ..Input::default() };
@@ -723,7 +722,7 @@ mod tests {
     fn draws_are_as_described() {
         const DRAWS: u32 = 100_000;
         let options = RubisOptions { items: 1000, users: 1000, ..small(3) };
-        let world: World<Silo, Rubis> = world(&options);
+        let world = world::<Silo, Rubis>(&options);
         let (mut client, mut again) = (world.1.client(1, 4, 5), world.1.client(1, 4, 5));
         let (mut input, mut same) = (Input::default(), Input::default());
         let (mut kinds, mut items, mut users, mut bids) = ([0u32; 3], vec![0u32; 1000], vec![0u32; 1000], [0u32; 11]);

@@ -3,20 +3,24 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, IndexKind, NamedProtocol};
+use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol, Transaction};
 use contend_machine::Native;
 use contend_model::pieces::{self, CheckedTypes, PieceChecker};
 
 use crate::workload::{Checked, Violation, Workload, declared_types};
 
-/// An engine with a loaded workload.
-pub(crate) type World<P, W> = (Arc<Engine<P, Native>>, W);
+/// An engine with a loaded workload. Its protocol is behind a pointer, so that workloads are
+/// compiled once.
+pub(crate) type World<W> = (Arc<Engine<Erased<Native>, Native>>, W);
+
+/// A transaction of such an engine.
+pub(crate) type Tx<'t> = Transaction<'t, Erased<Native>, Native>;
 
 /// Creates an engine with commit-time updates and timestamp splitting, and loads the workload.
-pub(crate) fn world<P: NamedProtocol<Native>, W: Workload>(options: &W::Options) -> World<P, W> {
+pub(crate) fn world<P: NamedProtocol<Native>, W: Workload>(options: &W::Options) -> World<W> {
     let engine_options =
         EngineOptions { commit_time_updates: true, timestamp_splitting: true, ..EngineOptions::default() };
-    world_with(options, engine_options, 1)
+    world_with::<P, W>(options, engine_options, 1)
 }
 
 /// Creates an engine and loads the workload in `parts` parts, one after the other.
@@ -24,9 +28,9 @@ pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
     options: &W::Options,
     engine_options: EngineOptions,
     parts: usize,
-) -> World<P, W> {
+) -> World<W> {
     let config = EngineConfig { options: engine_options, ..EngineConfig::default() };
-    let engine = Engine::new(P::new(P::Options::default()), config);
+    let engine = Engine::new(Erased::new(P::new(P::Options::default())), config);
     let workload = W::create(options, IndexKind::Hash, &engine);
     let mut units = 0;
     for part in 0..parts {
@@ -43,11 +47,7 @@ pub(crate) fn world_with<P: NamedProtocol<Native>, W: Workload>(
 
 /// Runs `commits` transactions on each of `threads` threads and returns the clients. Each
 /// transaction is checked against the declaration of its type.
-pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
-    (engine, workload): &World<P, W>,
-    threads: usize,
-    commits: u64,
-) -> Vec<W::Client> {
+pub(crate) fn clients<W: Workload>((engine, workload): &World<W>, threads: usize, commits: u64) -> Vec<W::Client> {
     let types = declared_types(workload, engine.declared_tables()).expect("valid declarations");
     let types = types.map(CheckedTypes::new);
     std::thread::scope(|scope| {
@@ -94,8 +94,8 @@ pub(crate) fn clients<P: NamedProtocol<Native>, W: Workload>(
 }
 
 /// Runs one transaction of each of two clients, both before either commits.
-pub(crate) fn run_two_at_once<P: NamedProtocol<Native>, W: Workload>(
-    (engine, workload): &World<P, W>,
+pub(crate) fn run_two_at_once<W: Workload>(
+    (engine, workload): &World<W>,
     clients: &mut [W::Client; 2],
     inputs: &[W::Input; 2],
 ) {
@@ -112,10 +112,7 @@ pub(crate) fn run_two_at_once<P: NamedProtocol<Native>, W: Workload>(
 }
 
 /// Runs the workload's own check.
-pub(crate) fn check<P: NamedProtocol<Native>, W: Workload>(
-    (engine, workload): &World<P, W>,
-    clients: &[W::Client],
-) -> Result<Checked, Violation> {
+pub(crate) fn check<W: Workload>((engine, workload): &World<W>, clients: &[W::Client]) -> Result<Checked, Violation> {
     workload.check(engine, &clients.iter().collect::<Vec<_>>())
 }
 

@@ -576,7 +576,7 @@ impl Workload for Tatp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_for_tests::{check, run, world};
+    use crate::run_for_tests::{Tx, check, run, world};
     use contend_protocols::locking::no_wait::NoWait;
     use contend_protocols::none::NoControl;
     use contend_protocols::optimistic::silo::Silo;
@@ -594,7 +594,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        type World = crate::run_for_tests::World<Silo, Tatp>;
+        type World = crate::run_for_tests::World<Tatp>;
         fn damaged(damage: impl Fn(&World)) -> String {
             let world = world::<Silo, Tatp>(&small());
             let has_done_nothing = [world.1.client(0, 1, 1)];
@@ -602,10 +602,7 @@ mod tests {
             damage(&world);
             check(&world, &has_done_nothing).expect_err("broken").0
         }
-        fn with<T>(
-            world: &World,
-            body: impl FnOnce(&mut contend_engine::Transaction<'_, Silo, contend_machine::Native>) -> Result<T, Abort>,
-        ) {
+        fn with<T>(world: &World, body: impl FnOnce(&mut Tx<'_>) -> Result<T, Abort>) {
             world.0.worker().expect("a slot").run(body).map(|_| ()).expect("no conflict");
         }
         let gone = damaged(|w| with(w, |tx| tx.delete(&w.1.subscriber, 3)));

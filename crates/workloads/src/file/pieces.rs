@@ -135,8 +135,8 @@ mod tests {
     use crate::run_for_tests::{World, world};
     use crate::workload::{Workload, declared_types};
 
-    fn world_of(text: &str) -> World<Silo, FileWorkload> {
-        world(&options("one.toml", text))
+    fn world_of(text: &str) -> World<FileWorkload> {
+        world::<Silo, _>(&options("one.toml", text))
     }
 
     /// A transaction each of whose pieces runs twice, if `repeats` says so.

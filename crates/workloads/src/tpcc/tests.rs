@@ -2,7 +2,7 @@
 //! databases, and of whole runs.
 
 use contend_engine::{
-    Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Row, Txn, TypedTable,
+    Alignment, Engine, EngineConfig, EngineOptions, Key, NamedProtocol, Options, Protocol, Row, Txn, TypedTable,
 };
 use contend_machine::Native;
 use contend_protocols::locking::no_wait::NoWait;
@@ -14,7 +14,7 @@ use super::schema::{
     order_key, stock_key,
 };
 use super::*;
-use crate::run_for_tests::{check, clients, world_with};
+use crate::run_for_tests::{Tx, check, clients, world_with};
 
 fn options(settings: &[(&str, &str)]) -> TpccOptions {
     let mut options = TpccOptions { items: 200, customers: 30, ..TpccOptions::default() };
@@ -24,14 +24,14 @@ fn options(settings: &[(&str, &str)]) -> TpccOptions {
     options
 }
 
-type World<P, F> = crate::run_for_tests::World<P, Tpcc<F>>;
+type World<F> = crate::run_for_tests::World<Tpcc<F>>;
 
 fn world<P: NamedProtocol<Native>, F: Faults>(
     options: &TpccOptions,
     engine_options: EngineOptions,
     parts: usize,
-) -> World<P, F> {
-    world_with(options, engine_options, parts)
+) -> World<F> {
+    world_with::<P, _>(options, engine_options, parts)
 }
 
 const SPLIT: EngineOptions = EngineOptions {
@@ -98,7 +98,7 @@ fn a_delivery_that_skips_the_oldest_order_is_caught() {
 }
 
 /// Changes a row without the workload's knowledge.
-fn put<R: Row, K: Key, F: Faults>(world: &World<Silo, F>, table: &TypedTable<R, K>, key: K, change: fn(&mut R)) {
+fn put<R: Row, K: Key, F: Faults>(world: &World<F>, table: &TypedTable<R, K>, key: K, change: fn(&mut R)) {
     let mut worker = world.0.worker().expect("a slot");
     let changed = worker.run(|tx| tx.modify(table, key, change)).expect("no conflict");
     assert!(changed.is_some(), "there is such a row");
@@ -106,8 +106,8 @@ fn put<R: Row, K: Key, F: Faults>(world: &World<Silo, F>, table: &TypedTable<R, 
 
 #[test]
 fn each_condition_is_broken_by_what_it_is_for() {
-    type Break = fn(&World<Silo, Sound>);
-    fn with(world: &World<Silo, Sound>, body: impl Fn(&mut contend_engine::Transaction<'_, Silo, Native>)) {
+    type Break = fn(&World<Sound>);
+    fn with(world: &World<Sound>, body: impl Fn(&mut Tx<'_>)) {
         let mut worker = world.0.worker().expect("a slot");
         worker
             .run(|tx| {
@@ -117,7 +117,7 @@ fn each_condition_is_broken_by_what_it_is_for() {
             .expect("no conflict");
     }
     const HOME: u64 = 1 << 4 | 1;
-    let oldest = |world: &World<Silo, Sound>| order_key(HOME, load::delivered(&world.1.options) + 1);
+    let oldest = |world: &World<Sound>| order_key(HOME, load::delivered(&world.1.options) + 1);
     let breaks: [(&str, Break); 15] = [
         ("condition 1 ", |w| put(w, &w.1.tables.warehouse, 1, |row: &mut Warehouse| row.ytd += 1)),
         ("condition 2 ", |w| put(w, &w.1.tables.district, district_key(1, 3), |row: &mut District| row.next_o_id += 1)),
@@ -195,11 +195,11 @@ fn each_condition_is_broken_by_what_it_is_for() {
 }
 
 /// Returns a checksum of all tables.
-fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -> u64 {
+fn checksum<F: Faults>((engine, tpcc): &World<F>) -> u64 {
     fn mix(sum: u64, word: u64) -> u64 {
         (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     }
-    fn point<K: Key, R: Row, P: NamedProtocol<Native>>(
+    fn point<K: Key, R: Row, P: Protocol<Native>>(
         engine: &Engine<P, Native>,
         table: &TypedTable<R, K>,
         key: K,
@@ -209,11 +209,7 @@ fn checksum<P: NamedProtocol<Native>, F: Faults>((engine, tpcc): &World<P, F>) -
         engine.peek(table, key, &mut words).expect("the row is there");
         *sum = words.iter().fold(*sum, |sum, &word| mix(sum, word));
     }
-    fn all<K: Key, R: Row, P: NamedProtocol<Native>>(
-        engine: &Engine<P, Native>,
-        table: &TypedTable<R, K>,
-        sum: &mut u64,
-    ) {
+    fn all<K: Key, R: Row, P: Protocol<Native>>(engine: &Engine<P, Native>, table: &TypedTable<R, K>, sum: &mut u64) {
         let ordered = engine.peek_all(table, |key, words| {
             *sum = key.to_words().iter().chain(words).fold(*sum, |sum, &word| mix(sum, word));
         });

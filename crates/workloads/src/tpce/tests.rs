@@ -1,7 +1,6 @@
 //! TPC-E runs right, its check names what is wrong, and its generator draws as the standard says.
 
-use contend_engine::{EngineOptions, Transaction};
-use contend_machine::Native;
+use contend_engine::EngineOptions;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
@@ -11,7 +10,7 @@ use super::positions::{closes, used_up};
 use super::schema::*;
 use super::updates::Frame;
 use super::*;
-use crate::run_for_tests::{World, check, clients, run, world, world_with};
+use crate::run_for_tests::{Tx, check, clients, run, world, world_with};
 use contend_model::options::Fraction;
 use contend_model::{Direction, Key, Row, Whole};
 
@@ -50,7 +49,7 @@ fn the_smallest_and_the_quietest_databases_work() {
     // Without results or feeds, orders stay where they are.
     for (trade_result, market_feed) in [(0, 0), (0, 10), (100, 0)] {
         let options = TpceOptions { trade_result, market_feed, ..small(3) };
-        let world: World<Silo, Tpce> = world(&options);
+        let world = world::<Silo, Tpce>(&options);
         let clients = clients(&world, 2, 2000);
         check(&world, &clients).expect("nothing wrong");
         let commits = |kind: usize| clients.iter().map(|client| client.commits[kind]).sum::<u64>();
@@ -97,7 +96,6 @@ fn parts_do_not_matter() {
     assert_eq!(one, rows(3));
 }
 
-type Tx<'t> = Transaction<'t, Silo, Native>;
 type Damage<'d> = &'d dyn Fn(&mut Tx<'_>, &Schema) -> Result<(), Abort>;
 
 /// Account 10 of customer 1, in which all trades of the damaged database are.
@@ -113,7 +111,7 @@ const FEED: u64 = 1_234;
 /// that waits for its price. Then damages the tables, and returns what the check says with and
 /// without the books.
 fn damaged(damage: Damage<'_>) -> [Option<String>; 2] {
-    let world: World<Silo, Tpce> = world(&small(1));
+    let world = world::<Silo, Tpce>(&small(1));
     let (engine, tpce) = &world;
     let mut client = tpce.client(0, 1, 1);
     let mut worker = engine.worker().expect("a slot");
@@ -358,7 +356,7 @@ fn what_is_wrong_with_the_books_is_named() {
         assert_eq!(without, None);
     }
     // One more result is booked than there is.
-    let world: World<Silo, Tpce> = world(&small(1));
+    let world = world::<Silo, Tpce>(&small(1));
     let mut clients = clients(&world, 1, 500);
     clients[0].commits[1] += 1;
     let wrong = check(&world, &clients).expect_err("wrong").0;
@@ -457,7 +455,7 @@ fn a_transaction_that_is_surprised_is_found() {
         (&watch, &|tx, t| tx.delete(&t.security, SECURITY).map(drop)),
     ];
     for (number, (input, damage)) in cases.into_iter().enumerate() {
-        let world: World<Silo, Tpce> = world(&small(1));
+        let world = world::<Silo, Tpce>(&small(1));
         let mut client = world.1.client(0, 1, 1);
         let mut worker = world.0.worker().expect("a slot");
         worker.run(|tx| damage(tx, &world.1.tables)).expect("no conflict");
@@ -549,7 +547,7 @@ fn the_population_is_as_described() {
 #[test]
 fn orders_are_as_described() {
     const DRAWS: u64 = 100_000;
-    let world: World<Silo, Tpce> = world(&TpceOptions { rollback: Fraction(0.01), customers: 20, ..small(20) });
+    let world = world::<Silo, Tpce>(&TpceOptions { rollback: Fraction(0.01), customers: 20, ..small(20) });
     let random = &mut Random::new(3, 3);
     let (mut kinds, mut quantities, mut tiers) = ([0; 5], [0; 4], [0; 4]);
     let [mut cancels, mut margins, mut lifos, mut owners, mut named] = [0; 5];
@@ -600,7 +598,7 @@ fn uneven_draws_are_uneven() {
 
 /// Runs one client alone. Calls `see` with each input that it draws.
 fn run_alone(options: &TpceOptions, draws: u64, mut see: impl FnMut(usize, &Input)) -> Client {
-    let world: World<Silo, Tpce> = world(options);
+    let world = world::<Silo, Tpce>(options);
     let mut client = world.1.client(1, 4, 5);
     let mut worker = world.0.worker().expect("a slot");
     let mut input = Input::default();

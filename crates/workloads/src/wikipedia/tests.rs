@@ -1,7 +1,6 @@
 //! The check, on databases broken for it; draws, and what is loaded.
 
-use contend_engine::{EngineOptions, RawTxn, Transaction};
-use contend_machine::Native;
+use contend_engine::{EngineOptions, RawTxn};
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
@@ -9,7 +8,7 @@ use contend_protocols::optimistic::silo::Silo;
 use super::load::{REVISIONS, draw_watches, loaded_revision, revisions_of, watch_weights};
 use super::schema::{NAMESPACES, Nothing, title_of, watched, watcher};
 use super::*;
-use crate::run_for_tests::{World, check, clients, run, world, world_with};
+use crate::run_for_tests::{Tx, check, clients, run, world, world_with};
 
 fn small(update: UpdateMode) -> WikipediaOptions {
     // Most transactions of the default only read.
@@ -51,11 +50,8 @@ fn lost_updates_are_found() {
 }
 
 /// Changes page 2 under each mode, then damages the tables, and returns what the check says.
-fn damaged(
-    update: UpdateMode,
-    damage: impl Fn(&mut Transaction<'_, Silo, Native>, &Wikipedia) -> Result<(), Abort>,
-) -> String {
-    let world: World<Silo, Wikipedia> = world(&small(update));
+fn damaged(update: UpdateMode, damage: impl Fn(&mut Tx<'_>, &Wikipedia) -> Result<(), Abort>) -> String {
+    let world = world::<Silo, Wikipedia>(&small(update));
     let (engine, wikipedia) = &world;
     let mut client = wikipedia.client(0, 1, 1);
     let mut worker = engine.worker().expect("a slot");
@@ -80,9 +76,9 @@ fn damaged(
 
 #[test]
 fn what_is_wrong_is_named() {
-    type Damage<'d> = &'d dyn Fn(&mut Transaction<'_, Silo, Native>, &Schema) -> Result<(), Abort>;
+    type Damage<'d> = &'d dyn Fn(&mut Tx<'_>, &Schema) -> Result<(), Abort>;
     let last = 1 << COUNT_BITS | 4;
-    let reparent = |tx: &mut Transaction<'_, Silo, Native>, t: &Schema, parent| {
+    let reparent = |tx: &mut Tx<'_>, t: &Schema, parent| {
         tx.modify(&t.revision, last, |row| row.parent = parent)?;
         tx.modify(&t.recent_change, last, |row| row.parent = parent).map(drop)
     };
@@ -181,7 +177,7 @@ fn what_is_wrong_is_named() {
 /// What is never deleted was deleted, or a row of the transaction's own is there.
 #[test]
 fn a_transaction_that_is_surprised_is_found() {
-    type Damage<'d> = &'d dyn Fn(&mut Transaction<'_, Silo, Native>, &Schema) -> Result<(), Abort>;
+    type Damage<'d> = &'d dyn Fn(&mut Tx<'_>, &Schema) -> Result<(), Abort>;
     let number = 1 << COUNT_BITS | 1;
     let latest = loaded_revision(2, revisions_of(2));
     let cases: [(Kind, Damage<'_>); 9] = [
@@ -207,7 +203,7 @@ fn a_transaction_that_is_surprised_is_found() {
         }),
     ];
     for (kind, damage) in cases {
-        let world: World<Silo, Wikipedia> = world(&small(UpdateMode::One));
+        let world = world::<Silo, Wikipedia>(&small(UpdateMode::One));
         let mut client = world.1.client(0, 1, 1);
         let mut worker = world.0.worker().expect("a slot");
         worker.run(|tx| damage(tx, &world.1.tables)).expect("no conflict");
@@ -247,7 +243,7 @@ fn draws_and_loads_are_as_described() {
     const DRAWS: u64 = 200_000;
     let near = |count: u64, expected: f64| (count as f64 - expected).abs() <= 5.0 * expected.sqrt() + 1.0;
     let options = WikipediaOptions { pages: 20, users: 20, text_bytes: 8, ..WikipediaOptions::default() };
-    let world: World<Silo, Wikipedia> = world(&options);
+    let world = world::<Silo, Wikipedia>(&options);
     let (mut client, mut again) = (world.1.client(0, 1, 5), world.1.client(0, 1, 5));
     let (mut input, mut same) = (Input::default(), Input::default());
     let (mut kinds, mut first) = ([0u64; 9], 0);
@@ -306,7 +302,7 @@ fn options_that_can_not_be_are_refused() {
 
 #[test]
 fn a_change_in_several_transactions_takes_one_if_nobody_watches() {
-    let world: World<Silo, Wikipedia> = world(&WikipediaOptions { users: 1, ..small(UpdateMode::Several) });
+    let world = world::<Silo, Wikipedia>(&WikipediaOptions { users: 1, ..small(UpdateMode::Several) });
     let mut worker = world.0.worker().expect("a slot");
     for (page, watches) in [(1, false), (2, true)] {
         let kind = if watches { Kind::AddWatch } else { Kind::RemoveWatch };

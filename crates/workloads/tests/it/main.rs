@@ -7,8 +7,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Engine, EngineConfig, Groups, IndexKind, Key, KeyWords, NamedProtocol, Options,
-    Projection, RawTxn, RowUpdate, Table, Txn,
+    Abort, AbortReason, Direction, Engine, EngineConfig, Erased, Groups, IndexKind, Key, KeyWords, NamedProtocol,
+    Options, Projection, RawTxn, RowUpdate, Table, Txn,
 };
 use contend_machine::Native;
 use contend_protocols::locking::no_wait::NoWait;
@@ -18,6 +18,9 @@ use contend_workloads::bank::Bank;
 use contend_workloads::tpce::Tpce;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
+
+/// An engine whose protocol is behind a pointer, so that workloads are compiled once.
+type AnyEngine = Engine<Erased<Native>, Native>;
 
 /// A change of a row's words.
 type Change = fn(&mut [u64]);
@@ -140,11 +143,7 @@ impl<T: Txn> RawTxn for Through<'_, T> {
     }
 }
 
-fn check<W: Workload, P: NamedProtocol<Native>>(
-    workload: &W,
-    engine: &Engine<P, Native>,
-    clients: &[W::Client],
-) -> Result<Checked, Violation> {
+fn check<W: Workload>(workload: &W, engine: &AnyEngine, clients: &[W::Client]) -> Result<Checked, Violation> {
     workload.check(engine, &clients.iter().collect::<Vec<_>>())
 }
 
@@ -176,10 +175,10 @@ impl Run<'_> {
     fn run<W: Workload, P: NamedProtocol<Native>>(
         &self,
         preset: &[(&str, &str)],
-    ) -> (Arc<Engine<P, Native>>, W, Vec<W::Client>) {
+    ) -> (Arc<AnyEngine>, W, Vec<W::Client>) {
         let options = self.options::<W>(preset);
         W::validate(&options, self.index).unwrap_or_else(|error| panic!("{error}"));
-        let engine = Engine::<P, Native>::new(P::new(Default::default()), EngineConfig::default());
+        let engine = Engine::new(Erased::new(P::new(Default::default())), EngineConfig::default());
         let workload = W::create(&options, self.index, &engine);
         let mut loaded = 0;
         for part in 0..3 {
@@ -203,12 +202,7 @@ impl Run<'_> {
         (engine, workload, clients)
     }
 
-    fn work<W: Workload, P: NamedProtocol<Native>>(
-        &self,
-        engine: &Arc<Engine<P, Native>>,
-        workload: &W,
-        number: usize,
-    ) -> W::Client {
+    fn work<W: Workload>(&self, engine: &Arc<AnyEngine>, workload: &W, number: usize) -> W::Client {
         let mut worker = engine.worker().expect("a free slot");
         let mut client = workload.client(number, self.workers, 5);
         let mut input = W::Input::default();
