@@ -117,7 +117,8 @@ impl<'a> Tournament<'a> {
         self.left.push(Left { entry: name.into(), rung: "memory", why, of_best: None });
     }
 
-    /// Proves, loads and warms up a candidate. One that breaks its promise leaves at once.
+    /// Proves, loads and warms up a candidate. One that breaks its promise leaves at once. `proof`
+    /// is the number of transactions of the proof.
     pub(super) fn enter(&mut self, name: &str, proof: u64) -> Result<(), RunError> {
         let plan = plan_of(self.config, name)?;
         self.enter_plan(name, plan, proof)
@@ -125,7 +126,7 @@ impl<'a> Tournament<'a> {
 
     fn enter_plan(&mut self, name: &str, mut plan: RunPlan, proof: u64) -> Result<(), RunError> {
         plan.config.verify_transactions = proof.min(self.config.verify_transactions);
-        if self.config.verify && !self.proves(&plan, name)? {
+        if self.config.verify && proof > 0 && !self.proves(&plan, name)? {
             return Ok(());
         }
         if let Err(error) = plan.check_memory(false) {
@@ -466,6 +467,11 @@ mod tests {
         all_broken.enter("tictoc", 20_000).expect("no error yet");
         let error = all_broken.refuse_if_empty().expect_err("none is left").to_string();
         assert!(error.contains("no candidate keeps its promise; tictoc: "), "{error}");
+        // A candidate that had no first proof is proved before the final.
+        let mut late = Tournament { prove, ..Tournament::new(&config, &stop, &Silent) };
+        ["silo", "tictoc"].iter().for_each(|name| late.enter(name, 0).expect("nothing is judged"));
+        late.prove_all().expect("one is left");
+        assert_eq!((late.len(), late.left[0].entry.as_str(), late.left[0].rung), (1, "tictoc", "proof"));
     }
 
     #[test]
