@@ -60,9 +60,7 @@ fn same(result: &ResultFile) -> Vec<(String, u64, String)> {
 
 #[test]
 fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
-    for (workload, machine) in
-        [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:8"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")]
-    {
+    let is_right = |(workload, machine)| {
         let config = simulated(workload, machine);
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
@@ -80,7 +78,11 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
         }
         let json = result.to_json();
         assert_eq!(ResultFile::from_json(&json).expect("reads what it writes").to_json(), json);
-    }
+    };
+    // A simulation runs on one thread.
+    let cases =
+        [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:8"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")];
+    std::thread::scope(|scope| cases.into_iter().for_each(|case| _ = scope.spawn(move || is_right(case))));
 }
 
 #[test]
