@@ -18,12 +18,13 @@ use crate::result::{
     Breakdown, Check, Comparison, Environment, KindResult, Latencies, LogResult, Measured, OpenLoop, ProtocolResult,
     ResultFile, SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window, WindowArrivals,
 };
+use contend_dispatch::session;
 use contend_judge::Recorded;
 use contend_judge::verify_history;
 use contend_proof::verify::verify;
 use contend_runner::config::WARMUP_AGAIN;
 use contend_runner::session::{
-    Interval, IntervalResult, KindCount, RunPurpose, SAMPLE_EVERY, Session, Simulation, Tally, session,
+    Interval, IntervalResult, KindCount, RunPurpose, SAMPLE_EVERY, Session, Simulation, Tally,
 };
 
 use contend_runner::{MeasuredWindow, Observer, ProtocolPlan, RunError, RunPlan, Stop};

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Point, PointWork};
 use crate::result::Environment;
+use contend_dispatch::Dispatch;
 use contend_runner::RunPlan;
 use contend_runner::machine::ChipConfig;
 use contend_runner::memory;
-use contend_runner::session::Dispatch;
 
 /// Returns the environment. Huge pages are counted at this moment, so call it while the tables are
 /// loaded.

@@ -8,13 +8,14 @@
 
 use std::time::{Duration, Instant};
 
+use contend_dispatch::session;
 use contend_engine::Isolation;
 use contend_judge::verify_history;
 use contend_machine::Native;
 use contend_protocols::deterministic_protocols;
 use contend_runner::machine::NATIVE;
 use contend_runner::names::option_name;
-use contend_runner::session::{Interval, RunPurpose, session};
+use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::{Observer, RunConfig, RunError, Stop};
 use serde::Serialize;
 

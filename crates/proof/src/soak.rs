@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use contend_dispatch::session;
 use contend_runner::memory::resident_bytes;
-use contend_runner::session::{Interval, RunPurpose, session};
+use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::units::{show_bytes, show_given};
 use contend_runner::{Observer, Stop};
 use contend_runner::{RunError, RunPlan};

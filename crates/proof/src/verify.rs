@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use contend_dispatch::session;
 use contend_judge::{Verification, verify_history};
-use contend_runner::session::{Interval, RunPurpose, Session, session};
+use contend_runner::session::{Interval, RunPurpose, Session};
 use contend_runner::{Observer, ProtocolPlan, RunError, RunPlan, Stop};
 
 /// The longest verification pass, in seconds.

@@ -5,16 +5,21 @@ use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use contend_engine::NamedProtocol;
 use contend_machine::{Machine, Native, available_cores};
-use contend_sim::Preset;
+use contend_protocols::optimistic::silo::Silo;
 use contend_sim::chip::{CachePreset, CoherencePreset, CorePreset, LastLevelPreset, MemoryPreset, NetworkPreset};
+use contend_sim::{Preset, Simulated};
+use contend_workloads::Workload;
+use contend_workloads::ycsb::Ycsb;
 
 use crate::config::RunConfig;
 use crate::error::RunError;
 use crate::machine::HOST;
 use crate::machine_limits::{Limits, limits};
+use crate::names::options;
 use crate::progress::{Silent, Stop};
-use crate::session::{Interval, RunPurpose, session};
+use crate::session::{Interval, NewSession, RunPurpose};
 use crate::stats::Spread;
 
 /// Records of the run to which the core's speed is fitted: all fit into private caches.
@@ -172,7 +177,14 @@ fn throughput(config: &RunConfig) -> Result<f64, RunError> {
     let plan = config.resolve()?;
     let stop = Stop::default();
     let run = || {
-        let mut session = session(&plan, &plan.protocols[0], RunPurpose::Measure)?;
+        let options = options::<<Ycsb as Workload>::Options>(&[], &plan.config.settings)?;
+        let (entry, purpose) = (&plan.protocols[0], RunPurpose::Measure);
+        let new = NewSession::<Ycsb> { plan: &plan, entry, options: &options, purpose };
+        // By its type, as in a build for measuring: a call through a pointer would be in the fit.
+        let mut session = match plan.chip {
+            None => new.native::<Silo>(NamedProtocol::<Native>::new(Default::default()))?,
+            Some(_) => new.simulated::<Silo>(NamedProtocol::<Simulated>::new(Default::default()))?,
+        };
         session.load(&stop, &|_| ())?;
         let mut rate = |seconds: f64| {
             let interval = Interval { length: Duration::from_secs_f64(seconds), transactions_max: None };

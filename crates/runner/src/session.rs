@@ -2,7 +2,7 @@
 //! on it.
 //!
 //! Code that depends on protocol, workload and machine is generic and stands here; all other code
-//! sees a [`Session`].
+//! sees a [`Session`]. The crate `dispatch` compiles it for the types of the registries.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -27,7 +27,6 @@ mod threads;
 mod yielding;
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use contend_engine::{
@@ -36,14 +35,13 @@ use contend_engine::{
 use contend_machine::{Interleaved, Machine, Native};
 use contend_model::pieces::TypeSet;
 use contend_sim::{Simulated, Statistics};
-use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, declared_types};
+use contend_workloads::{Checked, Violation, Workload, declared_types};
 
 use crate::arrivals::Arrivals;
 use crate::config::RunConfig;
 use crate::error::RunError;
-use crate::in_flight::Interleave;
 use crate::names::options;
-use crate::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor, ProtocolPlan, RunPlan};
+use crate::plan::{ProtocolPlan, RunPlan};
 use crate::progress::Stop;
 use contend_judge::Recorded;
 use loaded_engine::{LoadedEngine, TypedSession};
@@ -192,17 +190,58 @@ pub fn declare_types<P: Protocol<M>, W: Workload, M: Machine>(
     Ok(types)
 }
 
-/// Returns a session of an entry of a plan.
-///
-/// # Errors
-/// The log can't be begun.
-pub fn session(plan: &RunPlan, protocol: &ProtocolPlan, purpose: RunPurpose) -> Result<Box<dyn Session>, RunError> {
-    match &plan.chip {
-        None if protocol.threads.interleave == Interleave::Count(1) => {
-            plan.workload.visit(OfWorkload::<Native> { plan, protocol, purpose, machine: PhantomData })
-        }
-        None => plan.workload.visit(OfWorkload::<Interleaved> { plan, protocol, purpose, machine: PhantomData }),
-        Some(_) => plan.workload.visit(OfWorkload::<Simulated> { plan, protocol, purpose, machine: PhantomData }),
+/// What a session is made of, but for its protocol.
+#[derive(Debug)]
+pub struct NewSession<'a, W: Workload> {
+    /// The plan of the run.
+    pub plan: &'a RunPlan,
+    /// The entry of the plan.
+    pub entry: &'a ProtocolPlan,
+    /// The workload's options.
+    pub options: &'a W::Options,
+    /// What the session is for.
+    pub purpose: RunPurpose,
+}
+
+impl<W: Workload> NewSession<'_, W> {
+    /// Returns a session on the threads of the host.
+    ///
+    /// # Errors
+    /// The log can't be begun.
+    pub fn native<P: Protocol<Native>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
+        self.on::<Native, threads::Threads<Native>, P>(protocol)
+    }
+
+    /// Returns a session on the threads of the host, with several transactions in flight on each.
+    ///
+    /// # Errors
+    /// The log can't be begun.
+    pub fn interleaved<P: Protocol<Interleaved>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
+        self.on::<Interleaved, threads::Threads<Interleaved>, P>(protocol)
+    }
+
+    /// Returns a session on the cores of a simulated chip.
+    ///
+    /// # Errors
+    /// The log can't be begun, or the chip's memory can't be reserved.
+    pub fn simulated<P: Protocol<Simulated>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
+        contend_sim::reserve_memory().map_err(|error| RunError::OutOfMemory(error.to_string()))?;
+        self.on::<Simulated, chip::OnChip<P, W>, P>(protocol)
+    }
+
+    fn on<M, D, P>(self, protocol: P) -> Result<Box<dyn Session>, RunError>
+    where
+        M: Machine,
+        D: Driver<P, W, Machine = M>,
+        P: Protocol<M>,
+    {
+        let options = match self.purpose {
+            RunPurpose::Verify | RunPurpose::Repeat => W::for_verification(self.options),
+            RunPurpose::Measure | RunPurpose::Record => self.options.clone(),
+        };
+        let driver = D::new(self.plan, self.purpose);
+        let loaded = LoadedEngine::new(self.plan, self.entry, protocol, options, self.purpose)?;
+        Ok(Box::new(TypedSession { driver, loaded }))
     }
 }
 
@@ -217,180 +256,7 @@ pub fn session_of<P: NamedProtocol<Native>, W: Workload>(
 ) -> Result<Box<dyn Session>, RunError> {
     let plan = config.resolve()?;
     plan.refuse_in_flight("a session of a type")?;
-    let (protocol, own) = ProtocolPlan::with_options::<P, Native>(&plan.config.settings)?;
+    let (entry, own) = ProtocolPlan::with_options::<P, Native>(&plan.config.settings)?;
     let options = options::<W::Options>(&[], &plan.config.settings)?;
-    OfProtocol::<Native, W> { plan: &plan, protocol: &protocol, options: &options, purpose, machine: PhantomData }
-        .made(Erased::new(P::new(own)))
-}
-
-/// The way in which the transactions of a session call their protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dispatch {
-    /// The protocol is inlined into each workload. Every pair of them is compiled separately.
-    Static,
-    /// The protocol is behind a pointer, and each workload is compiled once.
-    Dynamic,
-    /// Entries with several transactions in flight on a core are dynamic, the others static: a
-    /// build with the feature `lean`, whose figures are not comparable.
-    Mixed,
-}
-
-impl Dispatch {
-    /// The dispatch on this machine, chosen when this crate is built. It is dynamic in a
-    /// development build, and static otherwise. The features `static-dispatch` and
-    /// `dynamic-dispatch` override that.
-    pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
-
-    /// Returns the dispatch of a plan's sessions.
-    pub fn of(plan: &RunPlan) -> Dispatch {
-        struct IsMeasured;
-        impl PlannedWorkloadVisitor for IsMeasured {
-            type Output = bool;
-
-            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> bool {
-                W::IS_MEASURED
-            }
-        }
-        // A dynamic call costs nothing compared with the simulation of memory.
-        let in_flight = |entry: &ProtocolPlan| entry.threads.interleave != Interleave::Count(1);
-        let mut entries = plan.protocols.iter();
-        if cfg!(feature = "lean") && plan.chip.is_none() && Dispatch::NATIVE == Dispatch::Static {
-            match (entries.clone().any(in_flight), entries.all(in_flight)) {
-                (_, true) => return Dispatch::Dynamic,
-                (true, false) => return Dispatch::Mixed,
-                (false, _) => {}
-            }
-        }
-        let is_dynamic = plan.chip.is_some() || !plan.workload.visit(IsMeasured);
-        if is_dynamic { Dispatch::Dynamic } else { Dispatch::NATIVE }
-    }
-
-    /// Returns the name that results record.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dispatch::Static => "static",
-            Dispatch::Dynamic => "dynamic",
-            Dispatch::Mixed => "mixed",
-        }
-    }
-}
-
-/// A machine that a session can run on.
-trait SessionMachine: Machine {
-    /// The driver of the workers.
-    type Driver<P: Protocol<Self>, W: Workload>: Driver<P, W, Machine = Self>;
-
-    /// Makes the session of a protocol of the registry by the dispatch of this machine.
-    fn session<P: NamedProtocol<Self>, W: Workload>(
-        make: OfProtocol<'_, Self, W>,
-        protocol: P,
-    ) -> Result<Box<dyn Session>, RunError>;
-}
-
-/// Makes the session of a protocol on the host.
-// Twenty protocols times six workloads take minutes to compile. Only the build that is measured has
-// them all.
-#[cfg(contend_static_dispatch)]
-fn on_host<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
-    make: OfProtocol<'_, M, W>,
-    protocol: P,
-) -> Result<Box<dyn Session>, RunError> {
-    if W::IS_MEASURED { make.made(protocol) } else { make.made(Erased::new(protocol)) }
-}
-
-/// Makes the session of a protocol on the host.
-#[cfg(not(contend_static_dispatch))]
-fn on_host<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
-    make: OfProtocol<'_, M, W>,
-    protocol: P,
-) -> Result<Box<dyn Session>, RunError> {
-    make.made(Erased::new(protocol))
-}
-
-#[cfg(not(feature = "lean"))]
-use on_host as on_host_interleaved;
-
-/// Makes the session of a protocol on the host with several transactions in flight, in a build that
-/// is to be short.
-#[cfg(feature = "lean")]
-fn on_host_interleaved<M: SessionMachine, P: NamedProtocol<M>, W: Workload>(
-    make: OfProtocol<'_, M, W>,
-    protocol: P,
-) -> Result<Box<dyn Session>, RunError> {
-    make.made(Erased::new(protocol))
-}
-
-macro_rules! host {
-    ($($machine:ty: $session:ident),*) => {$(
-        impl SessionMachine for $machine {
-            type Driver<P: Protocol<$machine>, W: Workload> = threads::Threads<$machine>;
-
-            fn session<P: NamedProtocol<$machine>, W: Workload>(
-                make: OfProtocol<'_, $machine, W>,
-                protocol: P,
-            ) -> Result<Box<dyn Session>, RunError> {
-                $session(make, protocol)
-            }
-        }
-    )*};
-}
-
-host!(Native: on_host, Interleaved: on_host_interleaved);
-
-impl SessionMachine for Simulated {
-    type Driver<P: Protocol<Simulated>, W: Workload> = chip::OnChip<P, W>;
-
-    fn session<P: NamedProtocol<Simulated>, W: Workload>(
-        make: OfProtocol<'_, Simulated, W>,
-        protocol: P,
-    ) -> Result<Box<dyn Session>, RunError> {
-        contend_sim::reserve_memory().map_err(|error| RunError::OutOfMemory(error.to_string()))?;
-        make.made(Erased::new(protocol))
-    }
-}
-
-struct OfWorkload<'a, M> {
-    plan: &'a RunPlan,
-    protocol: &'a ProtocolPlan,
-    purpose: RunPurpose,
-    machine: PhantomData<M>,
-}
-
-impl<M: SessionMachine> PlannedWorkloadVisitor for OfWorkload<'_, M> {
-    type Output = Result<Box<dyn Session>, RunError>;
-
-    fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
-        let OfWorkload { plan, protocol, purpose, .. } = self;
-        protocol.visit::<M, _>(OfProtocol::<M, W> { plan, protocol, options, purpose, machine: PhantomData })
-    }
-}
-
-struct OfProtocol<'a, M: Machine, W: Workload> {
-    plan: &'a RunPlan,
-    protocol: &'a ProtocolPlan,
-    /// The workload's options.
-    options: &'a W::Options,
-    purpose: RunPurpose,
-    machine: PhantomData<M>,
-}
-
-impl<M: SessionMachine, W: Workload> PlannedProtocolVisitor<M> for OfProtocol<'_, M, W> {
-    type Output = Result<Box<dyn Session>, RunError>;
-
-    fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Self::Output {
-        M::session(self, P::new(options.clone()))
-    }
-}
-
-impl<M: SessionMachine, W: Workload> OfProtocol<'_, M, W> {
-    /// Creates the session.
-    fn made<P: Protocol<M>>(self, protocol: P) -> Result<Box<dyn Session>, RunError> {
-        let workload_options = match self.purpose {
-            RunPurpose::Verify | RunPurpose::Repeat => W::for_verification(self.options),
-            RunPurpose::Measure | RunPurpose::Record => self.options.clone(),
-        };
-        let driver = M::Driver::<P, W>::new(self.plan, self.purpose);
-        let loaded = LoadedEngine::new(self.plan, self.protocol, protocol, workload_options, self.purpose)?;
-        Ok(Box::new(TypedSession { driver, loaded }))
-    }
+    NewSession::<W> { plan: &plan, entry: &entry, options: &options, purpose }.native(Erased::new(P::new(own)))
 }

@@ -103,8 +103,9 @@ pub trait Workload: Sized + Send + Sync + 'static {
 
     /// Whether its native throughput is compared. Then a release build compiles it with each
     /// protocol. A litmus test is for proofs, and the bank and IC3's microbenchmark are simple
-    /// bodies, so they are compiled once, and call the protocol through a pointer.
-    const IS_MEASURED: bool = true;
+    /// bodies, so they are compiled once, and call the protocol through a pointer. With the feature
+    /// `lean` this holds for all but YCSB.
+    const IS_MEASURED: bool = !cfg!(feature = "lean");
 
     /// Returns the names of the transaction types.
     fn kinds(&self) -> &'static [&'static str];

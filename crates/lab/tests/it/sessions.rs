@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use contend_dispatch::session;
 use contend_engine::Protocol;
 use contend_log::{Directory, Log, LogConfig};
 use contend_machine::Native;
 use contend_runner::plan::PlannedWorkloadVisitor;
-use contend_runner::session::{RunPurpose, session};
+use contend_runner::session::RunPurpose;
 use contend_runner::{RunConfig, Stop};
 use contend_sim::Simulated;
 use contend_workloads::{Workload, WorkloadInfo, all_workloads};

@@ -1,4 +1,4 @@
-//! Chooses how sessions call their protocols: see `Dispatch` in `src/session.rs`.
+//! Chooses how sessions call their protocols: see `Dispatch` in `src/lib.rs`.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(contend_static_dispatch)");
