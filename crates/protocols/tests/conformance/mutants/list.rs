@@ -293,6 +293,7 @@ mutants! {
         stands_still CAPTURE_AFTER_OWN, "litmus-later";
         found FORGET_INSERTS, "litmus-later-inserts";
         found KEEP_NO_TURN, "litmus-later-inserts";
+        found MISS_BEFORE_TURN, "litmus-births";
         found END_EARLY, "litmus-later";
     }
 }
