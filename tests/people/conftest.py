@@ -116,7 +116,7 @@ def pages(folder):
     tpcc = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
     small = ["--seconds", "0.1", "--windows", "3"]
     made = {
-        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13"),
+        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13", "--verify-transactions", "2000"),
         "kinds": compared(folder, "kinds", "tpcc", *tpcc, "--breakdown", *small),
         "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
         "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),

@@ -11,7 +11,7 @@ from servers import Server
 
 CONTEND = os.environ["CONTEND"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SMALL = ["--clients", "4", "--seconds", "0.5", "--verify-transactions", "2000"]
+SMALL = ["--clients", "4", "--seconds", "0.5", "--verify-transactions", "1000"]
 HOT = ["--set", "bank.accounts=10"]
 
 
