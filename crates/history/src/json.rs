@@ -24,6 +24,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
@@ -41,55 +42,94 @@ pub struct ParseError {
     pub message: String,
 }
 
-#[derive(DeriveDeserialize, Serialize)]
+/// A line of a history: a committed transaction.
+#[derive(DeriveDeserialize, JsonSchema, Serialize)]
+#[schemars(rename = "Transaction")]
 struct TransactionLine<'a> {
+    /// Its number: positive and unique.
     txn: u64,
+    /// The worker that ran it.
     #[serde(default)]
     worker: u64,
+    /// Its operations, in its own order.
     #[serde(borrow)]
     ops: Vec<OpField<'a>>,
 }
 
-/// The fields of all three operations: which of them an operation needs depends on `op`, and a
-/// person is told which.
-#[derive(DeriveDeserialize, Serialize, Default)]
+/// An operation: a read, a write or a scan. A version is named by the transaction that wrote it; 0
+/// is the version that was loaded.
+// The fields of all three operations: which of them an operation needs depends on `op`, and a
+// person is told which.
+#[derive(DeriveDeserialize, JsonSchema, Serialize, Default)]
+#[schemars(rename = "Operation")]
 struct OpField<'a> {
+    /// `read`, `write` or `scan`.
     #[serde(borrow)]
     op: Cow<'a, str>,
+    /// The table.
     #[serde(borrow)]
     table: Cow<'a, str>,
+    /// The key of a read or a write.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Text<'a>>,
+    /// The first key of a scan; null: no bound.
     #[serde(borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     low: Option<Option<Text<'a>>>,
+    /// The last key of a scan; null: no bound.
     #[serde(borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     high: Option<Option<Text<'a>>>,
+    /// The version read; null: there was no row.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     version: Option<Option<u64>>,
+    /// The version that a write replaced; null: an insert.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     over: Option<Option<u64>>,
+    /// Of an insert: the transaction whose delete left no row before; 0 if there never was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<u64>,
+    /// Of a miss: the transaction whose delete left no row; 0 if there never was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_by: Option<u64>,
+    /// Whether the write is a delete.
     #[serde(default, skip_serializing_if = "is_false")]
     delete: bool,
+    /// Whether the write was applied without a look at the row.
     #[serde(default, skip_serializing_if = "is_false")]
     commutes: bool,
+    /// Whether the write was never applied, because a later blind write had replaced `over`.
     #[serde(default, skip_serializing_if = "is_false")]
     omitted: bool,
+    /// A fingerprint of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Scalar>")]
     value: Option<Value>,
+    /// The rows that a scan returned: pairs of key and version.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     seen: Option<Vec<(Text<'a>, u64)>>,
+    /// Pairs of a key of a scan's range and the transaction that had deleted it.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     gone: Vec<(Text<'a>, u64)>,
 }
 
+/// A boolean, a number or a string, for the schema of [`Value`].
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Scalar {
+    Bool(bool),
+    Number(f64),
+    Text(String),
+}
+
 /// A string that borrows from the line unless it has escapes.
-#[derive(DeriveDeserialize, Serialize)]
+#[derive(DeriveDeserialize, JsonSchema, Serialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Returns the JSON schema of a line of a history.
+pub fn line_schema() -> schemars::Schema {
+    schemars::schema_for!(TransactionLine<'static>)
+}
 
 /// Tells a field that is null from one that is not there.
 fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {

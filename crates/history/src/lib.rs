@@ -37,7 +37,7 @@ mod versions;
 pub use anomaly::{Anomaly, Class, DependencyKind, Step};
 pub use check::{DependencyCounts, Report, TooComplex, check, check_bounded, check_up_to};
 pub use contend_model::{Applied, Isolation, UnknownIsolation};
-pub use json::ParseError;
+pub use json::{ParseError, line_schema};
 pub use model::{History, ItemId, Op, PushError, Scan, State, TableId, Transaction, Value};
 pub use quick::Quick;
 pub use replay::{Divergence, replay, replay_to};

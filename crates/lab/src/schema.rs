@@ -72,15 +72,14 @@ impl<'de> Deserialize<'de> for Version {
 
 /// Returns the JSON schemas of the files that programs read: for each the name of its file in
 /// `docs`, and its text.
-pub fn documents() -> [(&'static str, String); 4] {
-    fn text<T: JsonSchema>() -> String {
-        serde_json::to_string_pretty(&schemars::schema_for!(T)).expect("plain data") + "\n"
-    }
+pub fn documents() -> [(&'static str, String); 5] {
+    let pretty = |schema: schemars::Schema| serde_json::to_string_pretty(&schema).expect("plain data") + "\n";
     [
-        ("result.schema.json", text::<ResultFile>()),
-        ("advice.schema.json", text::<Advice>()),
-        ("saturation.schema.json", text::<SaturationFile>()),
-        ("point.schema.json", text::<PointFile>()),
+        ("result.schema.json", pretty(schemars::schema_for!(ResultFile))),
+        ("advice.schema.json", pretty(schemars::schema_for!(Advice))),
+        ("saturation.schema.json", pretty(schemars::schema_for!(SaturationFile))),
+        ("point.schema.json", pretty(schemars::schema_for!(PointFile))),
+        ("history.schema.json", pretty(contend_history::line_schema())),
     ]
 }
 

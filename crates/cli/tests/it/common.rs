@@ -15,14 +15,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
+/// Returns the validator of a schema in `docs`.
+pub(crate) fn validator(name: &str) -> jsonschema::Validator {
+    let path = format!("{}/../../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = std::fs::read_to_string(path).expect("a schema");
+    jsonschema::validator_for(&serde_json::from_str(&schema).expect("JSON")).expect("a JSON schema")
+}
+
 /// Asserts that a file keeps its schema, and that the schema refuses another file.
 #[track_caller]
 pub(crate) fn keeps_schema(name: &str, json: &str) {
-    let path = format!("{}/../../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let read = |text: &str| -> serde_json::Value { serde_json::from_str(text).expect("JSON") };
-    let schema = read(&std::fs::read_to_string(path).expect("a schema"));
-    let validator = jsonschema::validator_for(&schema).expect("a JSON schema");
-    let mut file = read(json);
+    let validator = validator(name);
+    let mut file: serde_json::Value = serde_json::from_str(json).expect("JSON");
     let wrong: Vec<String> = validator.iter_errors(&file).map(|error| error.to_string()).collect();
     assert_eq!(wrong, Vec::<String>::new());
     file["schema_version"] = 1.into();

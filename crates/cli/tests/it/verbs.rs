@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{TINY, contend, refuses, text};
+use crate::common::{TINY, contend, refuses, text, validator};
 
 /// Flags that make a run short.
 const SHORT: [&str; 8] = ["--seconds", "0.05", "--windows", "2", "--warmup", "0.01", "--threads", "2"];
@@ -236,6 +236,13 @@ fn a_recorded_history_passes_the_checker_and_a_spoilt_one_does_not() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 
     let content = std::fs::read_to_string(folder.path().join("history.jsonl")).expect("the history");
+    let validator = validator("history");
+    for line in content.lines() {
+        let mut line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(validator.is_valid(&line), "{:?}: {line}", validator.iter_errors(&line).next());
+        line["ops"][0]["version"] = "3".into();
+        assert!(!validator.is_valid(&line), "a version is a number: {line}");
+    }
     std::fs::write(folder.path().join("cut.jsonl"), &content[..content.len() - 20]).expect("a file");
     let output = contend(folder.path(), &["check", "cut.jsonl"]);
     let lines = content.lines().count();
