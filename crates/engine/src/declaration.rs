@@ -75,6 +75,11 @@ impl NamedRange {
         NamedRange { table: table.id(), last_word: K::WORDS - 1, low, high }
     }
 
+    /// Whether the range has this key of this table.
+    pub fn has(&self, table: u32, key: &KeyWords) -> bool {
+        self.table == table && (self.low..=self.high).contains(key)
+    }
+
     /// Whether both ranges have a key in common.
     pub fn meets(&self, other: &NamedRange) -> bool {
         self.table == other.table && self.low <= other.high && other.low <= self.high
@@ -211,6 +216,13 @@ impl<M: Machine> Declaration<M> {
     pub(crate) fn begin_later(&mut self) {
         std::mem::swap(&mut self.rows, &mut self.later);
         (self.next, self.is_later, self.guides) = (0, true, true);
+    }
+
+    /// Takes back [`Declaration::begin_later`]: the transaction has to abort before that part.
+    #[cold]
+    pub(crate) fn take_back_later(&mut self) {
+        std::mem::swap(&mut self.rows, &mut self.later);
+        (self.is_later, self.guides) = (false, false);
     }
 
     /// Whether the later part of the transaction has begun.

@@ -736,8 +736,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// Begins the later part of the transaction, whose rows are the declared ones from now on
-    /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). From here on the transaction is
-    /// certain to commit. If [`Protocol::abort`] is called nevertheless, then because the
+    /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). If this succeeds, the transaction is
+    /// certain to commit, and the protocol may install what was written so far
+    /// ([`Write::stays`](crate::sets::Write::stays)). If [`Protocol::abort`] is called nevertheless, then because the
     /// transaction's code has broken its promise, and the engine says so to the caller.
     ///
     /// # Errors
@@ -749,7 +750,7 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Waits until no earlier transaction will insert into a range of keys any more. The engine
     /// calls this before a scan, an insert and a delete, and after it has found no row under a key.
-    /// Returns whether there was anything to wait for.
+    /// Returns whether the rows of the range may have changed since the engine last looked.
     ///
     /// # Errors
     /// The transaction has to abort.

@@ -60,6 +60,10 @@ pub struct Write<M: Machine> {
     /// Whether the commit made the record a tombstone that this worker must have collected. The
     /// protocol sets it.
     pub collect: bool,
+    /// Whether the write was installed for good before the end of the transaction, so that an abort
+    /// does not take it back ([`Protocol::begin_later`](crate::Protocol::begin_later)). The
+    /// protocol sets it.
+    pub stays: bool,
     /// The groups whose new words are in the image.
     pub(crate) image: Groups,
     /// `merged`: the groups that updates change at commit. `ordered`: those of them that an update
@@ -285,6 +289,7 @@ impl<M: Machine> WriteSet<M> {
             kind,
             fresh: false,
             collect: false,
+            stays: false,
             image: Groups::NONE,
             merged: Groups::NONE,
             ordered: Groups::NONE,

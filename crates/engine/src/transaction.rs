@@ -223,10 +223,11 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
 
     #[inline(never)]
     fn name_row<K: Key>(&mut self, table: &Table<K>, key: K, writes: bool) {
+        let Ok(table) = self.admit(table) else { return };
         if self.is_later() {
             // The next access finds the transaction doomed.
             _ = self.refuse_later("names a row");
-        } else if let Ok(table) = self.admit(table) {
+        } else {
             M::enter(if writes { WRITE_INDEX } else { READ_INDEX });
             M::step("name a row");
             self.worker.cx.declaration.name_row(table, key, writes);
@@ -252,7 +253,10 @@ impl<'w, P: Protocol<M>, M: Machine> Transaction<'w, P, M> {
         worker.cx.declaration.begin_later();
         let begun = worker.engine.protocol().begin_later(&mut worker.cx, &mut worker.local);
         M::enter(Phase::BODY);
-        begun.map_err(|abort| self.doom(abort))
+        begun.map_err(|abort| {
+            self.worker.cx.declaration.take_back_later();
+            self.doom(abort)
+        })
     }
 
     #[cold]

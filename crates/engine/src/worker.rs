@@ -638,8 +638,15 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.aborts.add(reason);
         self.conflicted_at = self.cx.take_conflict(reason).filter(|_| reason.is_conflict());
         self.queue_garbage(false);
-        if let Some(log) = &mut self.cx.writes.log {
-            log.sink.aborted(reason);
+        let stays = self.engine.protocol.defers() && self.cx.writes.entries().iter().any(|write| write.stays);
+        if let Some(mut log) = self.cx.writes.log.take() {
+            let writes = &mut self.cx.writes;
+            // What stays is durable like a commit: others have seen it.
+            match writes.installed_in().filter(|_| stays) {
+                Some(epoch) => log.sink.committed(epoch, writes),
+                None => log.sink.aborted(reason),
+            }
+            writes.log = Some(log);
         }
         if let Some(recording) = &mut self.recording {
             recording.forget_running();
@@ -712,8 +719,9 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         }
         for position in 0..self.cx.writes.len() {
             let write = &self.cx.writes.entries()[position];
+            let stays = committed || write.stays;
             let made_tombstone =
-                if write.fresh { !committed || write.kind == WriteKind::Nothing } else { committed && write.collect };
+                if write.fresh { !stays || write.kind == WriteKind::Nothing } else { stays && write.collect };
             if made_tombstone {
                 self.queue(position);
             }

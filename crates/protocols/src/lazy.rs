@@ -36,18 +36,19 @@
 //!
 //! **The border.** The transaction is decided. Its writes so far are installed, but for those of
 //! rows that the later part will write: these stay hidden, because other transactions have to wait
-//! for them. Then the transaction asks for its rows ([`requests`]) and passes the turn on.
+//! for them. Then the transaction asks for its rows ([`requests`]) and passes the turn on. Some
+//! transactions keep the turn until their end instead, and install everything there. These have
+//! named a row that does not exist, and that a later transaction could insert; or their later part
+//! reads what the first one has written.
 //!
 //! **The later part** touches the named rows, and inserts new keys into the named ranges
 //! ([`inserts`]). Anything else is an error that names table and key
-//! ([`AbortReason::Undeclared`]). A cancel there comes too late, and is the same error. Then the
-//! writes of the first part stay, and those of the later part are dropped. A row that was named and
-//! does not exist could be inserted by a later transaction. So a transaction that has named one
-//! keeps the turn until its end.
+//! ([`AbortReason::Undeclared`]). A cancel there comes too late, and is the same error. Then what
+//! the border has installed stays, and is logged; all else is dropped.
 //!
 //! **Metadata.** Four words for each cell: the flags of [`crate::alone`], and the requests.
 //!
-//! **Commit point.** The border, or the commit of a transaction without a later part. A log counts
+//! **Commit point.** The border, or the commit of a transaction that keeps the turn. A log counts
 //! the transaction to the epoch of that moment. Each transaction that sees its writes passes its
 //! own border later, and so counts to the same epoch or to a later one.
 //!
@@ -71,11 +72,11 @@ mod sequence;
 
 use std::marker::PhantomData;
 
-use contend_engine::declaration::NamedRange;
+use contend_engine::declaration::{DeclaredRow, NamedRange};
 use contend_engine::sets::WriteKind;
 use contend_engine::{
     Abort, AbortReason, Cells, Change, Context, DeclarationNeeds, Groups, Isolation, Leaf, Located, NamedProtocol,
-    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode,
+    Projection, Protocol, ProtocolInfo, Record, RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, key_of,
     options,
 };
 use contend_machine::{Atomic64, Machine, Ordering};
@@ -104,7 +105,7 @@ pub struct Lazy<M: Machine, F = Sound> {
 /// The part of a transaction that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// None: it has not touched a row yet, and so has not waited for the turn.
+    /// None: it has not touched a row yet, or has waited for the turn in vain.
     None,
     /// The part that comes now, which holds the turn.
     Now,
@@ -120,8 +121,6 @@ pub struct LazyWorker<M: Machine> {
     part: Part,
     /// The running transaction's number in the sequence.
     number: u64,
-    /// The last number for whose turn the worker has not waited long enough, or 0.
-    given_up: u64,
     known: Known,
     requests: Requests<M>,
     /// The positions of writes that wait for the end of the later part.
@@ -134,14 +133,14 @@ pub struct LazyWorker<M: Machine> {
 impl<M: Machine, F: LazyFaults> Lazy<M, F> {
     /// Waits for the turn, unless the transaction has it or has had it.
     #[inline(always)]
-    fn take_turn(&self, local: &mut LazyWorker<M>) -> Result<(), Abort> {
-        if local.part == Part::None { self.await_turn(local) } else { Ok(()) }
+    fn take_turn(&self, worker: usize, local: &mut LazyWorker<M>) -> Result<(), Abort> {
+        if local.part == Part::None { self.await_turn(worker, local) } else { Ok(()) }
     }
 
     #[inline(never)]
-    fn await_turn(&self, local: &mut LazyWorker<M>) -> Result<(), Abort> {
+    fn await_turn(&self, worker: usize, local: &mut LazyWorker<M>) -> Result<(), Abort> {
         M::step("wait for the turn");
-        local.number = self.sequence.await_turn(&mut local.given_up)?;
+        local.number = self.sequence.await_turn(worker)?;
         local.part = Part::Now;
         Ok(())
     }
@@ -167,6 +166,7 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
         for position in 0..local.seen {
             if hidden.next_if_eq(&position).is_none() {
                 alone::install(cx, position);
+                cx.writes.entries_mut()[position].stays = true;
             }
         }
         if local.hidden.is_empty() {
@@ -182,17 +182,28 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
         (local.seen..cx.writes.len()).for_each(|position| alone::install(cx, position));
     }
 
-    /// Whether all rows that were named exist and stay, so that no later transaction can insert one
-    /// of them. A row that was named before the turn may have come since, or have moved to another
-    /// record; it counts as missing.
+    /// Whether the turn can be passed on: all rows that were named exist and stay, so that no later
+    /// transaction can insert one of them, and the later part uses nothing that the border shows. A
+    /// row that was named before the turn may have come since, or have moved to another record; it
+    /// counts as missing.
     fn all_stay(cx: &Context<M>) -> bool {
-        let stays = |record: Record<M>| {
-            // Relaxed: only a holder of the turn inserts or deletes here, or a later part that the
-            // accesses wait for. A collector leaves rows alone.
-            record.word().load(Ordering::Relaxed) & ABSENT == 0
-                && cx.writes.find(record).is_none_or(|at| cx.writes.entries()[at].kind != WriteKind::Delete)
+        let writes = &cx.writes;
+        let stays = |row: &DeclaredRow<M>| {
+            row.record().is_some_and(|record| {
+                // Relaxed: only a holder of the turn inserts or deletes here, or a later part that
+                // the accesses wait for. A collector leaves rows alone.
+                record.word().load(Ordering::Relaxed) & ABSENT == 0
+                    && writes.find(record).is_none_or(|at| row.writes && writes.entries()[at].kind != WriteKind::Delete)
+            })
         };
-        cx.declaration.rows().iter().all(|row| row.record().is_some_and(stays))
+        // A key that was deleted may be inserted again.
+        let comes_again = |at: usize| {
+            let write = &writes.entries()[at];
+            let (table, key) = (write.table().id(), key_of(writes.key(at)));
+            matches!(write.kind, WriteKind::Delete | WriteKind::Nothing)
+                && cx.declaration.insert_ranges().iter().any(|range| range.has(table, &key))
+        };
+        cx.declaration.rows().iter().all(stays) && !(0..writes.len()).any(comes_again)
     }
 
     /// Asks for the rows and ranges of the later part.
@@ -211,6 +222,12 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
         for range in cx.declaration.insert_ranges() {
             self.inserts.add(&self.sequence, &mut local.known, ticket, range, &mut local.requests);
         }
+    }
+
+    /// Passes the turn on, at the end of the first part.
+    fn pass_border(&self, local: &mut LazyWorker<M>) {
+        local.part = Part::Later;
+        self.sequence.pass_turn(local.number);
     }
 
     /// Ends the running transaction: others may use the rows of its later part.
@@ -268,7 +285,6 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         LazyWorker {
             part: Part::None,
             number: 0,
-            given_up: 0,
             known: self.sequence.known(),
             requests: Requests::new(),
             hidden: Vec::with_capacity(16),
@@ -284,6 +300,9 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
 
     fn begin(&self, _: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
         local.part = Part::None;
+        // A transaction that failed behind its border has left them.
+        local.hidden.clear();
+        local.seen = 0;
         Ok(())
     }
 
@@ -295,7 +314,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         at: Located<'_, M>,
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
-        self.take_turn(local)?;
+        self.take_turn(cx.worker, local)?;
         if local.part != Part::Later && !F::IGNORE_WRITERS {
             for cell in at.cells(columns.groups()) {
                 requests::await_writer(cell, &self.sequence, &mut local.known);
@@ -313,7 +332,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         groups: Groups,
         mode: WriteMode,
     ) -> Result<RecordState, Abort> {
-        self.take_turn(local)?;
+        self.take_turn(cx.worker, local)?;
         if local.part != Part::Later {
             for cell in at.cells(groups) {
                 requests::await_writer(cell, &self.sequence, &mut local.known);
@@ -355,7 +374,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
     }
 
     fn begin_later(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
-        self.take_turn(local)?;
+        self.take_turn(cx.worker, local)?;
         local.requests.clear();
         if !F::KEEP_NO_TURN && !Self::all_stay(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
             // Nothing needs to be shown now: no other transaction gets the turn before the end.
@@ -365,27 +384,27 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
             local.hidden.extend(0..local.seen);
             return Ok(());
         }
-        local.part = Part::Later;
         if F::PASS_BEFORE_INSTALL {
-            self.sequence.pass_turn(local.number);
+            self.pass_border(local);
         }
+        // The application's updates may panic here. Then the transaction still has the turn.
         Self::install_now(cx, local);
         if F::PASS_BEFORE_REQUESTS {
-            self.sequence.pass_turn(local.number);
+            self.pass_border(local);
         }
         self.ask(cx, local);
         if !F::PASS_BEFORE_REQUESTS && !F::PASS_BEFORE_INSTALL {
-            self.sequence.pass_turn(local.number);
+            self.pass_border(local);
         }
         M::step("wait for rows");
         local.requests.await_grants::<F>(&self.sequence, &mut local.known);
         Ok(())
     }
 
-    fn await_inserts(&self, _: &mut Context<M>, local: &mut LazyWorker<M>, range: NamedRange) -> Result<bool, Abort> {
+    fn await_inserts(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>, range: NamedRange) -> Result<bool, Abort> {
         // What was found before the turn may have changed.
         let is_first = local.part == Part::None;
-        self.take_turn(local)?;
+        self.take_turn(cx.worker, local)?;
         // A later part looks into no gap but its own ranges, for which it has waited.
         let waited = local.part != Part::Later
             && !F::FORGET_INSERTS
@@ -397,10 +416,10 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         if F::END_EARLY && local.part == Part::Later {
             self.end(cx.worker, local);
         }
-        if local.part == Part::Now {
-            alone::install_all(cx);
-        } else {
-            Self::install_rest(cx, local);
+        match local.part {
+            Part::None => {}
+            Part::Now => alone::install_all(cx),
+            Part::Later | Part::LaterInTurn => Self::install_rest(cx, local),
         }
         local.tombstones.unlock_all();
         if !F::END_EARLY || local.part != Part::Later {

@@ -300,8 +300,8 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
         }
     }
 
-    /// Waits for earlier transactions that still insert into a range of keys. Returns whether there
-    /// was one. Most protocols have no such inserts.
+    /// Waits for earlier transactions that still insert into a range of keys. Returns whether its
+    /// rows may have changed since the last look. Most protocols have no such inserts.
     #[inline(always)]
     pub(super) fn await_inserts<K: Key>(&mut self, table: &StoredTable<M, K>, low: K, high: K) -> Result<bool, Abort> {
         let worker = &mut *self.worker;

@@ -39,7 +39,7 @@ pub(super) struct PendingInserts<M: Machine> {
 }
 
 /// Returns the key whose words stand in every second place from `first` on.
-fn key_of(word: impl Fn(usize) -> u64, first: usize, last_word: usize) -> KeyWords {
+fn key_at(word: impl Fn(usize) -> u64, first: usize, last_word: usize) -> KeyWords {
     std::array::from_fn(|at| if at <= last_word { word(first + 2 * at) } else { 0 })
 }
 
@@ -106,7 +106,7 @@ impl<M: Machine> PendingInserts<M> {
             // Relaxed: as in `pending`.
             let word = |at: usize| entry[at].load(Ordering::Relaxed);
             let is_met = || {
-                let (low, high) = (key_of(word, 2, range.last_word), key_of(word, 3, range.last_word));
+                let (low, high) = (key_at(word, 2, range.last_word), key_at(word, 3, range.last_word));
                 low <= range.high && range.low <= high
             };
             if word(1) == u64::from(range.table) && !known.has_ended(word(0)) && is_met() {

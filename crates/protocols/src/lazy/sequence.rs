@@ -3,7 +3,7 @@
 //! ```text
 //! next:    the number of the transaction that comes next
 //! turns:   [ . | . | 7 | . ]    a ring of lines: transaction 7 has the turn, or had it
-//! ended:   [ 5 | 6 | 3 ]        for each worker, its last transaction whose later part has ended
+//! workers: [ 5 | 6 | 3 ]        for each worker, its last transaction whose later part has ended
 //! ```
 //!
 //! **The turn** is a lock in the order of arrival (an array lock, after T. E. Anderson: "The
@@ -59,8 +59,19 @@ fn parts(ticket: Ticket) -> (u64, usize) {
 #[repr(align(128))]
 struct Line<M: Machine>(M::U64);
 
+/// A worker's words, in lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Words<M: Machine> {
+    /// The last transaction whose later part has ended.
+    ended: M::U64,
+    /// The last number for whose turn the worker has not waited long enough, or 0. A worker that
+    /// takes the place of this one must wait for it.
+    given_up: M::U64,
+}
+
 /// For each worker, the last transaction of which another worker knows that it has ended. It spares
-/// most looks at the lines of `ended`.
+/// most looks at the lines of the workers.
 #[derive(Debug)]
 pub(super) struct Known(Box<[u64]>);
 
@@ -78,7 +89,7 @@ impl Known {
 pub(super) struct Sequence<M: Machine> {
     next: Block<M, Line<M>>,
     turns: Block<M, Line<M>>,
-    ended: Block<M, Line<M>>,
+    workers: Block<M, Words<M>>,
 }
 
 impl<M: Machine> Sequence<M> {
@@ -87,32 +98,38 @@ impl<M: Machine> Sequence<M> {
         assert!(workers <= 1 << WORKER_BITS, "a ticket has room for a worker's number");
         let lines = |count, first| Block::new(count, |place| Line(M::U64::new(if place == first { 1 } else { 0 })));
         // The first number is 1, and it has the turn. With one worker, its line is line 0.
-        Sequence { next: lines(1, 0), turns: lines(workers, 1 % workers.max(1)), ended: lines(workers, workers) }
+        let words = |_| Words { ended: M::U64::new(0), given_up: M::U64::new(0) };
+        Sequence { next: lines(1, 0), turns: lines(workers, 1 % workers.max(1)), workers: Block::new(workers, words) }
     }
 
     /// Returns what a new worker knows.
     pub(super) fn known(&self) -> Known {
-        Known(vec![0; self.ended.len()].into())
+        Known(vec![0; self.workers.len()].into())
     }
 
-    /// Waits for the turn, and returns the number of the transaction that has it. `given_up` is the
-    /// last number whose turn the worker has not waited for, or 0.
+    /// Waits for the turn of a worker, and returns the number of the transaction that has it.
     ///
     /// # Errors
     /// The wait took too long.
-    pub(super) fn await_turn(&self, given_up: &mut u64) -> Result<u64, Abort> {
+    pub(super) fn await_turn(&self, worker: usize) -> Result<u64, Abort> {
+        // Relaxed, all accesses: the worker's own word. The engine hands a worker's number on.
+        let given_up = &self.workers[worker].given_up;
+        let last = given_up.load(Ordering::Relaxed);
         let mut spin = Spin::<M>::new();
         let mut began = 0;
         // Relaxed: only the turn's passing on changes the line, and nothing is read behind it. A
         // worker draws no number before its last one is behind. So there are never more numbers
         // than lines.
-        while *given_up != 0 && self.line(*given_up).load(Ordering::Relaxed) == *given_up | GIVEN_UP {
+        while last != 0 && self.line(last).load(Ordering::Relaxed) == last | GIVEN_UP {
             if is_too_long(&spin, &mut began) {
                 return Err(Abort::new(AbortReason::LockTimeout));
             }
             spin.wait_briefly();
         }
-        *given_up = 0;
+        if last != 0 {
+            // Relaxed: as above.
+            given_up.store(0, Ordering::Relaxed);
+        }
         // Relaxed: the number orders nothing. The last holder passes the turn on below.
         let number = self.next[0].0.fetch_add(1, Ordering::Relaxed);
         let line = self.line(number);
@@ -127,7 +144,8 @@ impl<M: Machine> Sequence<M> {
             if is_too_long(&spin, &mut began)
                 && line.compare_exchange(seen, number | GIVEN_UP, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
-                *given_up = number;
+                // Relaxed: as above.
+                given_up.store(number, Ordering::Relaxed);
                 return Err(Abort::new(AbortReason::LockTimeout));
             }
             spin.wait_briefly();
@@ -155,7 +173,7 @@ impl<M: Machine> Sequence<M> {
         M::step("end");
         // Release: pairs with the Acquire of `has_ended`: what the transaction has installed comes
         // before.
-        self.ended[worker].0.store(number, Ordering::Release);
+        self.workers[worker].ended.store(number, Ordering::Release);
     }
 
     /// Whether a transaction has ended.
@@ -166,7 +184,7 @@ impl<M: Machine> Sequence<M> {
         }
         let (number, worker) = parts(ticket);
         // Acquire: pairs with the Release of `end`.
-        known.0[worker] = self.ended[worker].0.load(Ordering::Acquire);
+        known.0[worker] = self.workers[worker].ended.load(Ordering::Acquire);
         known.0[worker] >= number
     }
 

@@ -388,7 +388,7 @@ fn what_is_deleted_is_used_again() {
 
 /// An update that panics when it is applied, as an overflowing addition does in a debug build.
 #[derive(Clone, Copy)]
-struct Panics;
+pub(crate) struct Panics;
 
 impl Update<Pair> for Panics {
     fn groups(&self) -> Groups {

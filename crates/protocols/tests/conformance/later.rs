@@ -1,14 +1,17 @@
 //! Transactions with a later part: what the later part may do, and what is refused by name.
 
 use std::ops::{ControlFlow, RangeInclusive};
+use std::panic::AssertUnwindSafe;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, Erased, Groups, IndexKind, Projection, Protocol, RawTxn, Table, Transaction, Txn,
-    Worker,
+    Abort, AbortReason, Direction, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, NamedProtocol,
+    Projection, Protocol, RawTxn, RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_machine::Native;
+use contend_protocols::lazy::Lazy;
 
-use crate::support::{ProtocolTest, engine, for_each_protocol, table};
+use crate::basics::Panics;
+use crate::support::{ProtocolTest, engine, engine_with, for_each_protocol, pairs, table};
 
 type Tx<'t> = Transaction<'t, Erased<Native>, Native>;
 
@@ -31,7 +34,7 @@ const GO_ON: ControlFlow<()> = ControlFlow::Continue(());
 type Refused = (fn(&mut Tx<'_>, &Table<u64>) -> Result<(), Abort>, &'static str);
 
 /// What a later part must not do.
-const REFUSED: [Refused; 11] = [
+const REFUSED: [Refused; 13] = [
     (|tx, rows| tx.later(|tx| add(tx, rows, 3).map(drop)), "the key 3 of the table t, which it has not named"),
     (
         |tx, rows| {
@@ -69,6 +72,23 @@ const REFUSED: [Refused; 11] = [
         "inserts the key 3 of the table t, which has a row already",
     ),
     (|tx, _| tx.later(|tx| Err(tx.cancel())), "cancels in its later part"),
+    (
+        |tx, rows| {
+            add(tx, rows, 3)?;
+            tx.later_row(rows, 3, true);
+            tx.later(|tx| Err(tx.cancel()))
+        },
+        "cancels in its later part",
+    ),
+    (
+        // Because of the missing row, all that was written waits for the end.
+        |tx, rows| {
+            add(tx, rows, 3)?;
+            tx.later_row(rows, 99, true);
+            tx.later(|tx| Err(tx.cancel()))
+        },
+        "cancels in its later part",
+    ),
     (|tx, _| tx.later(|tx| tx.later(|_| Ok(()))), "begins another later part"),
     (
         |tx, rows| {
@@ -134,6 +154,14 @@ impl ProtocolTest<Native> for LaterParts {
             tx.later(|tx| Ok(tx.read_row(&rows, 9, WHOLE)?.is_some()))
         });
         assert_eq!(done, Ok(false), "{name}");
+        // A row that the first part has written is read, and a key that it has deleted comes again.
+        let done = worker.run(|tx| {
+            assert!(add(tx, &rows, 6)? && tx.delete_row(&rows, 7)?);
+            tx.later_row(&rows, 6, false);
+            tx.later_inserts(&rows, 7..=7);
+            tx.later(|tx| Ok((tx.read_row(&rows, 6, WHOLE)?.map(|row| row[0]), insert(tx, &rows, 7)?)))
+        });
+        assert_eq!(done, Ok((Some(6), true)), "{name}");
         // The first access is a miss, and nothing follows.
         assert_eq!(worker.run(|tx| Ok(tx.read_row(&rows, 99, WHOLE)?.is_some())), Ok(false), "{name}");
         assert_eq!(worker.run(|_| Ok(())), Ok(()), "{name}");
@@ -153,7 +181,9 @@ impl ProtocolTest<Native> for LaterParts {
             assert_eq!(abort.reason, AbortReason::Undeclared, "{name}: {number}");
             let said = worker.take_undeclared().expect(sentence);
             assert!(said.contains(sentence), "{name}: {number}: {said}");
-            // The turn was passed on, and no row stays asked for.
+            // Nothing is left: not for a transaction without an access either. The turn was passed
+            // on, and no row stays asked for.
+            assert_eq!(worker.run(|_| Ok(())), Ok(()), "{name}: {number}");
             let after = worker.run(|tx| {
                 assert!(add(tx, &rows, 3)?);
                 tx.later_row(&rows, 4, true);
@@ -168,4 +198,86 @@ impl ProtocolTest<Native> for LaterParts {
 #[test]
 fn later_parts_do_what_was_named_and_nothing_else() {
     for_each_protocol(&LaterParts);
+}
+
+/// Runs a body that panics.
+fn panics(worker: &mut Worker<Erased<Native>, Native>, body: impl Fn(&mut Tx<'_>) -> Result<(), Abort>) {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| worker.run(|tx| body(tx))));
+    assert!(outcome.is_err(), "{outcome:?}");
+}
+
+struct FailsBehindTheBorder;
+
+impl ProtocolTest<Native> for FailsBehindTheBorder {
+    fn run(&self, name: &str, make: &dyn Fn() -> Erased<Native>) {
+        let options = EngineOptions { commit_time_updates: true, ..EngineOptions::default() };
+        let engine = engine_with::<_, Native>(make(), false, options);
+        let rows = pairs(&engine, "t", IndexKind::Hash);
+        let mut workers = [(); 2].map(|()| engine.worker().expect("a free slot"));
+        for key in LOADED {
+            workers[0].run(|tx| insert(tx, &rows, key)).expect("no conflict");
+        }
+        if !engine.protocol().defers() {
+            return;
+        }
+        // Rows come and go often enough for collectors, and each by a transaction that fails behind
+        // its border.
+        for round in 0..300 {
+            let fresh = 1_000 + round % 7;
+            panics(&mut workers[0], |tx| {
+                assert!(insert(tx, &rows, fresh)?);
+                tx.later_row(&rows, 1, true);
+                tx.later(|_| panic!("in a later part"))
+            });
+            let (first, second) = (round as usize % 2, (round as usize + 1) % 2);
+            let seen = workers[first].run(|tx| Ok(tx.read_row(&rows, fresh, WHOLE)?.is_some()));
+            assert_eq!(seen, Ok(true), "{name}: what was decided stays");
+            let gone = workers[second].run(|tx| tx.delete_row(&rows, fresh));
+            assert_eq!(gone, Ok(true), "{name}");
+            // The other way round.
+            assert_eq!(workers[first].run(|tx| insert(tx, &rows, fresh)), Ok(true), "{name}");
+            panics(&mut workers[0], |tx| {
+                assert!(tx.delete_row(&rows, fresh)?);
+                tx.later_row(&rows, 1, true);
+                tx.later(|_| panic!("in a later part"))
+            });
+            let gone = workers[second].run(|tx| tx.delete_row(&rows, fresh));
+            assert_eq!(gone, Ok(false), "{name}");
+            engine.epochs().try_advance();
+        }
+        // An update that panics at the border.
+        panics(&mut workers[0], |tx| {
+            tx.update_row(&rows, 2, RowUpdate::new(&Panics))?;
+            tx.later_row(&rows, 1, true);
+            tx.later(|tx| add(tx, &rows, 1).map(drop))
+        });
+        for worker in &mut workers {
+            assert_eq!(worker.run(|tx| add(tx, &rows, 2)), Ok(true), "{name}: the turn is lost");
+        }
+    }
+}
+
+#[test]
+fn what_fails_behind_the_border_leaves_what_was_decided() {
+    for_each_protocol(&FailsBehindTheBorder);
+}
+
+/// A worker that takes the place of one that has given up waits for the same turn.
+#[test]
+fn replaced_workers_lose_no_turn() {
+    let engine = Engine::<Lazy<Native>, Native>::new(
+        NamedProtocol::<Native>::new(Default::default()),
+        EngineConfig { workers_max: 2, epoch_ms: 0, ..EngineConfig::default() },
+    );
+    let rows: Table<u64> = table(&engine, "t", IndexKind::Hash, 8);
+    let mut first = engine.worker().expect("a free slot");
+    let read = |tx: &mut Transaction<'_, Lazy<Native>, Native>| Ok(tx.read_row(&rows, 1, WHOLE)?.is_some());
+    let mut holder = first.begin();
+    assert_eq!(read(&mut holder), Ok(false));
+    for _ in 0..3 {
+        let waited = engine.worker().expect("a free slot").run(read).expect_err("the turn is taken");
+        assert_eq!(waited.reason, AbortReason::LockTimeout);
+    }
+    holder.commit().expect("it has read");
+    assert_eq!(engine.worker().expect("a free slot").run(read), Ok(false), "the turn is lost");
 }
