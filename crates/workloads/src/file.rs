@@ -549,6 +549,18 @@ impl FileWorkload {
     }
 }
 
+impl FileWorkload {
+    /// Checks all invariants of the file.
+    ///
+    /// # Errors
+    /// The first one that does not hold, with both sides.
+    fn check_invariants<S: Inspect>(&self, store: &S) -> Result<(), String> {
+        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
+        let Program { tables, invariants, .. } = &self.program;
+        invariants.iter().try_for_each(|invariant| invariant.check(store, tables, &self.handles, &loaded))
+    }
+}
+
 impl Workload for FileWorkload {
     type Options = FileOptions;
     type Client = Client;
@@ -766,12 +778,18 @@ impl Workload for FileWorkload {
         inserted.drain(..).for_each(|(table, key)| recent[table as usize].push(key));
     }
 
+    fn check_loaded<S: Inspect>(&self, store: &S) -> Result<(), String> {
+        self.check_invariants(store).map_err(|broken| {
+            format!(
+                "{broken}: the rows that {} loads break it before any transaction; look at [fill]",
+                self.program.name
+            )
+        })
+    }
+
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
-        let Program { name, tables, invariants, .. } = &self.program;
-        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
-        for invariant in invariants {
-            invariant.check(store, tables, &self.handles, &loaded).map_err(Violation)?;
-        }
+        let Program { name, invariants, .. } = &self.program;
+        self.check_invariants(store).map_err(Violation)?;
         let held = match &invariants[..] {
             [] => format!("{name} has no invariant"),
             [one] => format!("'{}' holds", one.name),

@@ -196,6 +196,15 @@ pub trait Workload: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Checks the loaded rows before any transaction, if a user may have loaded wrong ones.
+    ///
+    /// # Errors
+    /// One sentence that names what the rows break.
+    fn check_loaded<S: Inspect>(&self, store: &S) -> Result<(), String> {
+        let _ = store;
+        Ok(())
+    }
+
     /// Checks the tables against what the clients remember. No transaction may be running. With no
     /// clients, as after a crash, it checks only what holds whichever transactions have committed.
     ///

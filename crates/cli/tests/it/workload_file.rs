@@ -59,6 +59,29 @@ fn files_run_on_chips_in_explorations_and_in_crash_tests() {
     assert!(good(&folder, &crash).contains("nothing is lost"));
 }
 
+/// What the file itself breaks is no fault of a protocol.
+#[test]
+fn rows_that_break_an_invariant_before_any_transaction_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let bank = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/bank.toml"));
+    let wrong = bank.expect("a file").replace("\"account.balance\" = \":balance\"", "\"account.balance\" = \"999\"");
+    std::fs::write(folder.path().join("wrong.toml"), wrong).expect("written");
+    for arguments in [
+        &["run", "wrong.toml", "--protocol", "silo", "--seconds", "0.01"][..],
+        &["run", "wrong.toml", "--protocol", "silo", "--machine", "abyss:2"],
+        &["compare", "wrong.toml", "--protocols", "silo,mvto", "--seconds", "0.01"],
+        &["explore", "--workload", "wrong.toml", "--protocol", "silo", "--schedules", "10"],
+        &["advise", "wrong.toml", "--budget", "5s"],
+    ] {
+        let output = contend(folder.path(), arguments);
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}{}", text(&output.stdout));
+        let said = "the sum of all accounts never changes";
+        assert!(complaint.contains(said) && complaint.contains("look at [fill]"), "{arguments:?}: {complaint}");
+        assert_eq!(complaint.lines().filter(|line| line.contains("error")).count(), 1, "{complaint}");
+    }
+}
+
 const TABLES: &str = "create table pgbench_branches (bid int primary key, bbalance int, filler char(88));\n\
     create table pgbench_tellers (tid int primary key, bid int, tbalance int, filler char(84));\n\
     create table pgbench_accounts (aid int primary key, bid int, abalance int, filler char(84));\n\
@@ -83,6 +106,18 @@ fn plain_scripts_run_and_their_results_repeat() {
     let times = ["--seconds", "0.02", "--warmup", "0.02", "--windows", "1"];
     let one = ["run", "tpcb.sql", "--schema", "tables.sql", "--set", "tpcb.scale=2", "--json", "one.json"];
     good(&folder, &[&one[..], &times].concat());
+    // They are described and analysed like a file.
+    let described = good(&folder, &["workload", "check", "tpcb.sql", "--schema", "tables.sql"]);
+    assert!(described.contains("tpcb") && described.contains("seats"), "{described}");
+    let both = ["-f", "tpcb.sql@3", "-f", "seat.sql", "--schema", "tables.sql", "--rows", "seats=50"];
+    let described = good(&folder, &[&["workload", "check"], &both[..]].concat());
+    assert!(described.contains("tpcb") && described.contains("seat"), "{described}");
+    let analysed = good(&folder, &[&["analyse"], &both[..], &["--format", "csv"]].concat());
+    assert_eq!(analysed.lines().count(), 2, "{analysed}");
+    for verb in [&["workload", "check"][..], &["analyse"]] {
+        let output = contend(folder.path(), verb);
+        assert_eq!(output.status.code(), Some(2), "nothing is named");
+    }
     let two = ["compare", "-f", "tpcb.sql@3", "-f", "seat.sql", "--schema", "tables.sql", "--rows", "seats=50"];
     let more = ["--protocols", "silo", "--no-verify", "--out", "two"];
     let shown = good(&folder, &[&two[..], &more, &times].concat());

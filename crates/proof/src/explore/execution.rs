@@ -108,6 +108,7 @@ impl<W: Workload> Exploration<W> {
             .load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(()))
             .map_err(|error| RunError::OutOfMemory(format!("loading: {error}")))?;
         drop(loader);
+        workload.check_loaded(&engine).map_err(RunError::BadInput)?;
         let seats = (0..self.cores).map(|core| {
             let worker = engine.worker().expect("room for it");
             let client = workload.client(core, self.cores, 0);

@@ -400,6 +400,9 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
 
     fn load(&mut self, stop: &Stop, advance: &(dyn Fn(u64) + Sync)) -> Result<(), RunError> {
         self.driver.load(&self.loaded, stop, advance)?;
+        if !stop.is_requested() {
+            self.loaded.workload.check_loaded(&self.loaded.engine).map_err(RunError::BadInput)?;
+        }
         let Some(log) = &self.loaded.log else { return Ok(()) };
         // The loaded rows are durable before the run begins. Otherwise a disk without room for them
         // would fail in the middle of the run and leave nothing, and the loaders' buffers would be
