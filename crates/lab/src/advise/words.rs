@@ -3,12 +3,14 @@
 use contend_runner::units::{show_bytes, show_ns, show_percent, show_rate};
 
 use super::candidates::Features;
-use super::{Advice, Finalist, MeasuredSplit};
+use super::{Advice, Candidate, Finalist, MeasuredSplit};
 use crate::paired::show_ratio;
 use crate::saturate::Saturation;
 
 /// The most tables of which the uses are told.
 const TABLES_TOLD: usize = 4;
+/// A candidate that was above this part of the fastest when it left is named.
+const NEAR_MISS: f64 = 0.95;
 
 /// Puts the entry to use, the advice and its reasons into an advice.
 pub(super) fn conclude(advice: &mut Advice, features: &Features) {
@@ -69,13 +71,23 @@ fn by_rate(advice: &Advice) -> Option<(String, f64, Vec<String>)> {
     Some((first.protocol.clone(), first.passes.unwrap_or(highest), others))
 }
 
-/// Returns the best entry that is the simplest: with the fewest options, then without old versions,
-/// then with the least memory.
+/// Returns the best entry that is the simplest: with the fewest options, then with the fewest aborts
+/// in steps of 5 %, then without old versions, then with the least memory.
 fn simplest(finalists: &[Finalist]) -> Option<&Finalist> {
-    finalists
-        .iter()
-        .filter(|it| it.is_best)
-        .min_by_key(|it| (it.entry.matches('+').count(), it.measured.versions.is_some(), it.measured.memory_bytes))
+    finalists.iter().filter(|it| it.is_best).min_by_key(|it| {
+        let measured = &it.measured;
+        let aborts = (measured.abort_rate / 0.05) as u64;
+        (it.entry.matches('+').count(), aborts, measured.versions.is_some(), measured.memory_bytes)
+    })
+}
+
+/// Names the candidates that left before the final and were about as fast as the best of then.
+fn near_misses(advice: &Advice) -> Option<String> {
+    let is_near = |it: &&Candidate| it.left != "final" && it.of_best.is_some_and(|ratio| ratio >= NEAR_MISS);
+    let names: Vec<&str> = advice.candidates.iter().filter(is_near).map(|it| it.entry.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!("Left before the final, after few rounds and nearly as fast as the fastest then: {}.", names.join(", "))
+    })
 }
 
 fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
@@ -107,6 +119,7 @@ fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
     }
     lines.extend(splits(&advice.splits));
     lines.extend(features.pieces.iter().cloned());
+    lines.extend(near_misses(advice));
     lines.extend(leaders(advice));
     lines
 }
