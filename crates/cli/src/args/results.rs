@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use contend_runner::RunConfig;
 
+use super::scripts::ScriptArgs;
 use super::values::{add_settings, slowdown, whole};
 use crate::UserError;
 
@@ -53,10 +54,12 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyseArgs {
-    /// Applications: TOML files that declare tables and transactions, workload files, or workloads
-    /// that declare their pieces
-    #[arg(required = true, value_name = "FILE.toml|WORKLOAD")]
-    pub(crate) applications: Vec<PathBuf>,
+    /// Applications: TOML files that declare tables and transactions, workload files, pgbench
+    /// scripts, or workloads that declare their pieces
+    #[arg(required_unless_present = "scripts", value_name = "FILE.toml|FILE.sql|WORKLOAD")]
+    workload: Vec<PathBuf>,
+    #[command(flatten)]
+    scripts: ScriptArgs,
     /// Set an option of a workload, see `contend list options`; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
@@ -79,12 +82,29 @@ pub(crate) struct AnalyseArgs {
 }
 
 impl AnalyseArgs {
-    /// Returns the configuration of a workload of this name.
+    /// Returns the applications: names or files, those that are scripts with the text of a workload
+    /// file.
+    ///
+    /// # Errors
+    /// A script can't be read, or has no schema.
+    pub(crate) fn applications(&self) -> Result<Vec<(PathBuf, Option<String>)>, UserError> {
+        let names = self.workload.iter().map(|path| path.to_str().map(String::from));
+        // Only a name of Unicode is that of a script.
+        match names.collect::<Option<Vec<String>>>() {
+            Some(names) => {
+                let all = self.scripts.workloads(names)?;
+                Ok(all.into_iter().map(|(name, text)| (name.into(), text)).collect())
+            }
+            None => Ok(self.workload.iter().map(|path| (path.clone(), None)).collect()),
+        }
+    }
+
+    /// Returns the configuration of a workload of this name, with its text if it is of scripts.
     ///
     /// # Errors
     /// A setting has no value, or two.
-    pub(crate) fn config(&self, workload: &str) -> Result<RunConfig, UserError> {
-        let mut config = RunConfig { workload: workload.into(), ..RunConfig::default() };
+    pub(crate) fn config(&self, workload: &str, text: Option<String>) -> Result<RunConfig, UserError> {
+        let mut config = RunConfig { workload: workload.into(), workload_text: text, ..RunConfig::default() };
         add_settings(&mut config, &self.settings)?;
         Ok(config)
     }

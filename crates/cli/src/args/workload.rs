@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use contend_import::{ImportOptions, ROW_BYTES, TraceSource};
 use contend_runner::RunConfig;
 
+use super::scripts::ScriptArgs;
 use super::values::{add_settings, whole};
 use crate::UserError;
 
@@ -20,9 +21,11 @@ pub(crate) struct WorkloadArgs {
 pub(crate) enum WorkloadCommand {
     /// Read a workload file, and describe its tables and transactions
     Check {
-        /// The file; docs/workload_file.md is the language's reference
-        #[arg(value_name = "FILE.toml")]
-        file: String,
+        /// The file, or a pgbench script; docs/workload_file.md is the language's reference
+        #[arg(value_name = "FILE.toml|FILE.sql", required_unless_present = "scripts")]
+        workload: Option<String>,
+        #[command(flatten)]
+        scripts: ScriptArgs,
         /// Set a parameter of the file, as NAME.PARAMETER=VALUE; may be repeated
         #[arg(long = "set", value_name = "NAME=VALUE")]
         settings: Vec<String>,
@@ -173,9 +176,13 @@ impl ImportCommand {
 ///
 /// # Errors
 /// A setting has no value, or two.
-pub(crate) fn config_of(file: &str, settings: &[String]) -> Result<RunConfig, UserError> {
+pub(crate) fn config_of(file: &str, scripts: &ScriptArgs, settings: &[String]) -> Result<RunConfig, UserError> {
+    let (workload, workload_text) = match scripts.workload(Some(file).filter(|file| !file.is_empty()))? {
+        Some((name, text)) => (name, Some(text)),
+        None => (file.into(), None),
+    };
     let protocols = vec!["silo".into()];
-    let mut config = RunConfig { workload: file.into(), protocols, ..RunConfig::default() };
+    let mut config = RunConfig { workload, workload_text, protocols, ..RunConfig::default() };
     add_settings(&mut config, settings)?;
     Ok(config)
 }

@@ -29,8 +29,9 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
         show::print(&learn(args, samples)?)?;
         return Ok(Status::Good);
     }
-    if args.format == AnalysisForm::Svg && args.applications.len() > 1 {
-        let count = args.applications.len();
+    let named = args.applications()?;
+    if args.format == AnalysisForm::Svg && named.len() > 1 {
+        let count = named.len();
         return Err(UserError::refused(format!(
             "--format svg has {count} applications; valid: one, as a file is one picture"
         )));
@@ -42,8 +43,8 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
         snapshots: is_on(args.snapshots),
         ..AnalysisOptions::default()
     };
-    let analysed = |path: &PathBuf| Analysed::new(args, path, options);
-    let applications = args.applications.iter().map(analysed).collect::<Result<Vec<_>, _>>()?;
+    let analysed = |(path, text): (PathBuf, _)| Analysed::new(args, &path, text, options);
+    let applications = named.into_iter().map(analysed).collect::<Result<Vec<_>, _>>()?;
     let text: String = match args.format {
         AnalysisForm::Text => applications.iter().map(Analysed::text).collect::<Vec<_>>().join("\n"),
         AnalysisForm::Json => {
@@ -63,10 +64,10 @@ pub(crate) fn run(args: &AnalyseArgs) -> Result<Status, UserError> {
 
 /// Returns the name of the workload that an argument means, or the path of its file. `None` means
 /// that the file declares an application.
-pub(super) fn workload_of(path: &Path) -> Option<&str> {
+pub(super) fn workload_of(path: &Path, is_script: bool) -> Option<&str> {
     let is_registered = |name: &&str| all_workloads().iter().any(|(info, _)| info.name == *name);
     let is_file = || read_text(path, FILE_BYTES_MAX, "a file").is_ok_and(|text| WorkloadFile::is_meant(&text));
-    path.to_str().filter(|name| is_registered(name) || is_file())
+    path.to_str().filter(|name| is_script || is_registered(name) || is_file())
 }
 
 /// Reads what a workload declares.
@@ -98,10 +99,10 @@ struct Analysed {
 
 impl Analysed {
     /// Analyses a workload, if `path` is the name or the file of one, or else an application.
-    fn new(args: &AnalyseArgs, path: &Path, options: AnalysisOptions) -> Result<Self, UserError> {
+    fn new(args: &AnalyseArgs, path: &Path, text: Option<String>, options: AnalysisOptions) -> Result<Self, UserError> {
         let refused = |error: String| UserError::refused(format!("{}: {error}", path.display()));
-        let application = match workload_of(path) {
-            Some(name) => args.config(name)?.resolve()?.workload.visit(Declarations)?,
+        let application = match workload_of(path, text.is_some()) {
+            Some(name) => args.config(name, text)?.resolve()?.workload.visit(Declarations)?,
             None => {
                 let text = read_text(path, FILE_BYTES_MAX, "an application").map_err(refused)?;
                 Application::from_toml(&text).map_err(|error| refused(error.to_string()))?

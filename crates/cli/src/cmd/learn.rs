@@ -1,6 +1,6 @@
 //! `contend analyse WORKLOAD --learn N`: runs sample transactions, and proposes declarations.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use contend_lab::samples::{Samples, sample};
 
@@ -24,18 +24,18 @@ pub(super) fn learn(args: &AnalyseArgs, samples: u64) -> Result<String, UserErro
     if args.format != AnalysisForm::Text {
         return Err(UserError::refused("--learn answers in text only; valid: --format text"));
     }
-    let learned = |path: &std::path::PathBuf| of_application(args, path, samples);
-    Ok(args.applications.iter().map(learned).collect::<Result<Vec<_>, _>>()?.join("\n"))
+    let learned = |(path, text): (PathBuf, _)| of_application(args, &path, text, samples);
+    Ok(args.applications()?.into_iter().map(learned).collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
-fn of_application(args: &AnalyseArgs, path: &Path, samples: u64) -> Result<String, UserError> {
-    let Some(name) = workload_of(path) else {
+fn of_application(args: &AnalyseArgs, path: &Path, script: Option<String>, samples: u64) -> Result<String, UserError> {
+    let Some(name) = workload_of(path, script.is_some()) else {
         return Err(UserError::refused(format!(
             "{}: --learn runs transactions, and this file has none to run; valid: a workload file, or a workload of `contend list workloads`",
             path.display()
         )));
     };
-    let Samples { learned, kinds, declared } = sample(&args.config(name)?.resolve()?, samples)?;
+    let Samples { learned, kinds, declared } = sample(&args.config(name, script)?.resolve()?, samples)?;
     let mut text = String::new();
     for (kind, (of, _)) in kinds.iter().enumerate() {
         text += &format!("// {name}: {of} ran {} times\n", learned.runs(kind));

@@ -11,8 +11,8 @@ use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &WorkloadArgs) -> Result<Status, UserError> {
     match &args.command {
-        WorkloadCommand::Check { file, settings } => {
-            let plan = config_of(file, settings)?.resolve()?;
+        WorkloadCommand::Check { workload, scripts, settings } => {
+            let plan = config_of(workload.as_deref().unwrap_or_default(), scripts, settings)?.resolve()?;
             show::print(&plan.workload.visit(Describe)?)?;
         }
         WorkloadCommand::Import { source } => import(source)?,
