@@ -736,10 +736,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// Begins the later part of the transaction, whose rows are the declared ones from now on
-    /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). If this succeeds, the transaction is
-    /// certain to commit, and the protocol may install what was written so far
-    /// ([`Write::stays`](crate::sets::Write::stays)). If [`Protocol::abort`] is called nevertheless, then because the
-    /// transaction's code has broken its promise, and the engine says so to the caller.
+    /// ([`Declaration::rows`], [`Declaration::insert_ranges`]). Now the transaction is sure to
+    /// commit, and may install writes ([`Write::stays`](crate::sets::Write::stays)). It aborts
+    /// only if its code has broken its promise, and the engine tells the caller.
     ///
     /// # Errors
     /// The transaction has to abort. It has not been decided.

@@ -58,8 +58,7 @@ use error::Read;
 use expression::Writer;
 pub use interpret::Input;
 use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, with_table};
-use invariant::{Invariant, Side};
-use loaded::each_loaded_key;
+use invariant::{Invariant, invariant_of};
 pub use options::FileOptions;
 use options::WHOLE;
 pub use plain::{PlainScript, of_scripts};
@@ -435,21 +434,6 @@ fn fills_of(
     Ok(fills)
 }
 
-fn invariant_of(
-    of: &source::InvariantSource,
-    tables: &[Table],
-    rows: &[u64],
-    parameters: &Parameters,
-) -> Result<Invariant, String> {
-    let at_least = of.at_least.is_some();
-    let [first, second] = of.equal.as_ref().or(of.at_least.as_ref()).expect("checked when it was read");
-    let side = |text: &str| {
-        Side::read(text, tables, rows, parameters).map_err(|error| error.in_part(&format!("invariant '{}'", of.name)))
-    };
-    let invariant = Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least };
-    invariant.mismatch().map_or(Ok(invariant), Err)
-}
-
 fn partitions_of(
     source: &Source,
     tables: &[Table],
@@ -546,18 +530,6 @@ impl FileWorkload {
                 (None, None) => {}
             }
         }
-    }
-}
-
-impl FileWorkload {
-    /// Checks all invariants of the file.
-    ///
-    /// # Errors
-    /// The first one that does not hold, with both sides.
-    fn check_invariants<S: Inspect>(&self, store: &S) -> Result<(), String> {
-        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
-        let Program { tables, invariants, .. } = &self.program;
-        invariants.iter().try_for_each(|invariant| invariant.check(store, tables, &self.handles, &loaded))
     }
 }
 

@@ -71,8 +71,8 @@ fn by_rate(advice: &Advice) -> Option<(String, f64, Vec<String>)> {
     Some((first.protocol.clone(), first.passes.unwrap_or(highest), others))
 }
 
-/// Returns the best entry that is the simplest: with the fewest options, then with the fewest aborts
-/// in steps of 5 %, then without old versions, then with the least memory.
+/// Returns the best entry that is the simplest: with the fewest options, then with the fewest
+/// aborts in steps of 5 %, then without old versions, then with the least memory.
 fn simplest(finalists: &[Finalist]) -> Option<&Finalist> {
     finalists.iter().filter(|it| it.is_best).min_by_key(|it| {
         let measured = &it.measured;

@@ -15,10 +15,12 @@ use super::compile::expression_of;
 use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
 use super::interpret::{Frame, Handle, Memory, with_table};
+use super::loaded::each_loaded_key;
 use super::program::{Aggregate, Code, Register, Source};
 use super::rows::value_of;
 use super::schema::{ColumnAt, Table, Type, name_of, simple_name};
-use super::source::Parameters;
+use super::source::{InvariantSource, Parameters};
+use super::{FileWorkload, Program};
 
 /// A condition: two numbers that are compared, or those of each group of rows.
 #[derive(Clone, Debug)]
@@ -65,6 +67,37 @@ pub(super) type LoadedKeys<'a> = &'a dyn Fn(usize, &mut dyn FnMut(KeyWords));
 
 /// The numbers of a side, by the values of its groups. Without groups it is one, of no values.
 pub(super) type Numbers = BTreeMap<Vec<i64>, i64>;
+
+/// Returns an invariant of a file.
+///
+/// # Errors
+/// One sentence that names the invariant and the mistake.
+pub(super) fn invariant_of(
+    of: &InvariantSource,
+    tables: &[Table],
+    rows: &[u64],
+    parameters: &Parameters,
+) -> Result<Invariant, String> {
+    let at_least = of.at_least.is_some();
+    let [first, second] = of.equal.as_ref().or(of.at_least.as_ref()).expect("checked when it was read");
+    let side = |text: &str| {
+        Side::read(text, tables, rows, parameters).map_err(|error| error.in_part(&format!("invariant '{}'", of.name)))
+    };
+    let invariant = Invariant { name: of.name.clone(), sides: [side(first)?, side(second)?], at_least };
+    invariant.mismatch().map_or(Ok(invariant), Err)
+}
+
+impl FileWorkload {
+    /// Checks all invariants of the file.
+    ///
+    /// # Errors
+    /// The first one that does not hold, with both sides.
+    pub(super) fn check_invariants<S: Inspect>(&self, store: &S) -> Result<(), String> {
+        let loaded = |table: usize, visit: &mut dyn FnMut(KeyWords)| each_loaded_key(&self.program, table, visit);
+        let Program { tables, invariants, .. } = &self.program;
+        invariants.iter().try_for_each(|invariant| invariant.check(store, tables, &self.handles, &loaded))
+    }
+}
 
 impl Invariant {
     /// Whether the condition reads this table.
