@@ -296,8 +296,8 @@ pub trait Txn: RawTxn {
     /// Runs the rest of the transaction, which may take effect later than what came before. A body
     /// calls this at most once, as its last step. For most protocols it is `rest` and nothing else.
     ///
-    /// A protocol that evaluates lazily decides here that the transaction commits, shows what it
-    /// has written so far, and lets the next transaction begin. So the rest must not cancel. It
+    /// A protocol that evaluates lazily decides here that the transaction commits. It may show what
+    /// was written so far, and let the next transaction go on. So the rest must not cancel. It
     /// touches no other rows than those that were named before
     /// ([`later_row`](RawTxn::later_row), [`later_inserts`](RawTxn::later_inserts)). It deletes
     /// nothing, and inserts only keys that have no row. Rows that are known from the start are best
