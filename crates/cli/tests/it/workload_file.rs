@@ -72,6 +72,7 @@ fn rows_that_break_an_invariant_before_any_transaction_are_refused() {
         &["compare", "wrong.toml", "--protocols", "silo,mvto", "--seconds", "0.01"],
         &["explore", "--workload", "wrong.toml", "--protocol", "silo", "--schedules", "10"],
         &["advise", "wrong.toml", "--budget", "5s"],
+        &["crash-test", "--workload", "wrong.toml", "--protocol", "silo", "--seeds", "2"],
     ] {
         let output = contend(folder.path(), arguments);
         let complaint = text(&output.stderr);

@@ -186,6 +186,7 @@ impl<W: Workload> Test<'_, W> {
         let mut loader = engine.loader().expect("room for it");
         workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).map_err(out_of_memory)?;
         drop(loader);
+        workload.check_loaded(engine).map_err(RunError::BadInput)?;
         engine.epochs().try_advance();
         log.flush(engine.epochs().oldest() - 1)?;
         let opened = self.open(&disk.after_crash(Plan::default()));
