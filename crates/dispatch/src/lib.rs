@@ -15,7 +15,7 @@ use contend_runner::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor};
 use contend_runner::session::{NewSession, RunPurpose, Session};
 use contend_runner::{ProtocolPlan, RunError, RunPlan};
 use contend_sim::Simulated;
-use contend_workloads::{Workload, WorkloadInfo};
+use contend_workloads::{Inlining, Workload, WorkloadInfo};
 
 /// Returns a session of an entry of a plan.
 ///
@@ -44,8 +44,9 @@ pub enum Dispatch {
     Static,
     /// The protocol is behind a pointer, and each workload is compiled once.
     Dynamic,
-    /// Entries with several transactions in flight on a core are dynamic, the others static: a
-    /// build with the feature `lean`, whose figures are not comparable.
+    /// Entries with several transactions in flight on a core are dynamic, the others static. Some
+    /// workloads are compiled so ([`Inlining::OneInFlight`]), and with the feature `lean` YCSB is,
+    /// whose figures are then not comparable.
     Mixed,
 }
 
@@ -57,22 +58,23 @@ impl Dispatch {
 
     /// Returns the dispatch of a plan's sessions.
     pub fn of(plan: &RunPlan) -> Dispatch {
-        struct IsMeasured;
-        impl PlannedWorkloadVisitor for IsMeasured {
-            type Output = bool;
+        struct OfWorkload;
+        impl PlannedWorkloadVisitor for OfWorkload {
+            type Output = Inlining;
 
-            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> bool {
-                W::IS_MEASURED
+            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> Inlining {
+                W::INLINING
             }
         }
         // On a chip a dynamic call costs nothing compared with the simulation of memory.
-        if plan.chip.is_some() || Dispatch::NATIVE == Dispatch::Dynamic || !plan.workload.visit(IsMeasured) {
+        if plan.chip.is_some() || Dispatch::NATIVE == Dispatch::Dynamic {
             return Dispatch::Dynamic;
         }
-        let is_in_flight = |entry: &ProtocolPlan| entry.threads.interleave != Interleave::Count(1);
-        match plan.protocols.iter().filter(|entry| cfg!(feature = "lean") && is_in_flight(entry)).count() {
-            0 => Dispatch::Static,
-            dynamic if dynamic == plan.protocols.len() => Dispatch::Dynamic,
+        let inlining = plan.workload.visit(OfWorkload);
+        let is_inlined = |entry: &&ProtocolPlan| inlining.covers(entry.threads.interleave != Interleave::Count(1));
+        match plan.protocols.iter().filter(is_inlined).count() {
+            0 => Dispatch::Dynamic,
+            all if all == plan.protocols.len() => Dispatch::Static,
             _ => Dispatch::Mixed,
         }
     }
@@ -97,14 +99,14 @@ trait SessionMachine: Machine {
 }
 
 // Twenty protocols times six workloads take minutes to compile. Only the build that is measured has
-// them all. The choice is a constant, and the compiler leaves out what is not chosen.
+// them. The choice is a constant, and the compiler leaves out what is not chosen.
 impl SessionMachine for Native {
     fn session<P: NamedProtocol<Native>, W: Workload>(
         new: NewSession<'_, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
         #[cfg(contend_static_dispatch)]
-        if W::IS_MEASURED {
+        if const { W::INLINING.covers(false) } {
             return new.native(protocol);
         }
         new.native(Erased::new(protocol))
@@ -116,8 +118,8 @@ impl SessionMachine for Interleaved {
         new: NewSession<'_, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
-        #[cfg(all(contend_static_dispatch, not(feature = "lean")))]
-        if W::IS_MEASURED {
+        #[cfg(contend_static_dispatch)]
+        if const { W::INLINING.covers(true) } {
             return new.interleaved(protocol);
         }
         new.interleaved(Erased::new(protocol))

@@ -6,7 +6,7 @@
 //! one.
 //!
 //! Both also run through a pointer to the protocol. The laboratory calls files so, and the built-in
-//! workloads that it does not compile with each protocol (`Workload::IS_MEASURED`).
+//! workloads that it does not compile with each protocol (`Workload::INLINING`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

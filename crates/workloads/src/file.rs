@@ -52,7 +52,7 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
-use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Inlining, ThinkTime, Violation, Workload, WorkloadInfo};
 
 use error::Read;
 use expression::Writer;
@@ -540,7 +540,7 @@ impl Workload for FileWorkload {
 
     /// The steps of a script cost more than a call through a pointer. A build with each protocol
     /// would take longer for everybody.
-    const IS_MEASURED: bool = false;
+    const INLINING: Inlining = Inlining::Nowhere;
 
     fn kinds(&self) -> &'static [&'static str] {
         self.program.names

@@ -105,4 +105,7 @@ pub(super) const LATER_INSERTS: Programs = &[
     &[Read(0), Delete(ABSENT), Delete(ABSENT + 1)],
     &[Modify(1), Later, Read(ABSENT + 1)],
     &[Read(1), Later, Modify(ABSENT), Read(0)],
+    // Their first accesses are later, and name rows that are born or die until then.
+    &[Later, Read(ABSENT + 1)],
+    &[Later, Modify(ABSENT)],
 ];
