@@ -64,10 +64,10 @@ mod tests {
         };
         let note = too_few_rounds(&config(&["silo", "mvto", "occ"], 4)).expect("a note");
         assert!(
-            note.contains("4 rounds can't tell any two of 3 entries apart") && note.contains("--windows 8"),
+            note.contains("4 rounds can't tell any two of 3 entries apart") && note.contains("--windows 7"),
             "{note}"
         );
-        assert_eq!(too_few_rounds(&config(&["silo", "mvto", "occ"], 8)), None);
+        assert_eq!(too_few_rounds(&config(&["silo", "mvto", "occ"], 7)), None);
         assert_eq!(too_few_rounds(&config(&["silo"], 1)), None, "there is nothing to tell apart");
         let open = RunConfig { arrivals: Some(contend_runner::Arrivals::at(1e3)), ..config(&["silo", "mvto"], 1) };
         assert_eq!(too_few_rounds(&open), None, "throughput is no question there");
