@@ -68,6 +68,14 @@ impl Observer for Bars<'_> {
         });
     }
 
+    fn note(&self, line: &str) {
+        let print = || show::complain(&format!("note: {line}"));
+        self.with(|slot| match slot {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        });
+    }
+
     fn window(&self, entry: &str, line: &str) {
         if self.lines == Lines::None {
             return;

@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Write};
 
 use contend_judge::Verification;
-use contend_lab::paired::{Ratio, show_share};
+use contend_lab::notes;
+use contend_lab::paired::{self, Ratio, show_share};
 use contend_lab::tables::{self, Sheet};
 use contend_lab::{ProtocolResult, ResultFile};
 use contend_runner::RunConfig;
@@ -171,7 +172,7 @@ pub(crate) fn result(result: &ResultFile) -> String {
     if result.partial {
         text += "PARTIAL: the run was stopped before its end; the figures are of the windows measured until then.\n";
     }
-    for line in tables::notes(result) {
+    for line in notes::notes(result).iter().chain(&notes::checked(result)) {
         text += &format!("{line}\n");
     }
     text += &told_apart(result);
@@ -204,7 +205,8 @@ fn told_apart(result: &ResultFile) -> String {
         "limit" => "no more rounds were allowed (--windows)",
         _ => "it was stopped",
     };
-    format!("{}; a group is not told apart from its first; {ended}\n", comparison.basis())
+    let basis = comparison.basis();
+    format!("{basis}; a group is not told apart from its first; {ended}\nsorted by {}\n", paired::ORDER)
 }
 
 /// Returns the text of a table of the result, which is empty if the table has no rows. `fit`

@@ -213,6 +213,17 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         tables + self.copy_blocks.bytes() as u64
     }
 
+    /// Returns the name of each table, and the number of its rows. Every record is visited. To be
+    /// called outside any transaction.
+    pub fn rows(&self) -> Vec<(String, u64)> {
+        let rows = |table: &dyn AnyTable<M>| {
+            let mut rows = 0;
+            table.for_each_record(&mut |_, record| rows += u64::from(!self.protocol.is_absent(record)));
+            rows
+        };
+        self.catalog.read().iter().map(|table| (table.core().name().to_string(), rows(&**table))).collect()
+    }
+
     /// Returns a histogram of the lengths of version chains, by powers of two: entry 0 counts the
     /// records without old versions, entry 1 those with one, entry 2 those with two or three, and
     /// so on. To be called outside any transaction.

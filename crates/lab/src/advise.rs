@@ -6,9 +6,12 @@
 //!
 //! | rung | candidates | proof | rounds |
 //! | --- | --- | --- | --- |
-//! | 0 | each protocol that runs the workload and keeps the level, plain and with the methods that its accesses allow | 2,000 transactions, for a quarter of the budget | 3 of 20 ms |
-//! | 1 | the best third, and those that are near it | | 3 of 60 ms |
+//! | 0 | each protocol that runs the workload and keeps the level, plain and with the methods that its accesses allow | 2,000 transactions, for a quarter of the budget | 3 of at most 20 ms |
+//! | 1 | the best third, and those that are near it | | 3 of at most 60 ms |
 //! | final | four, and the options of the first, one at a time | the whole verification | until the budget ends |
+//!
+//! The budget is the time of all rounds. Loading tables and proving candidates comes on top, and an
+//! estimate of it is told beforehand. A short budget has shorter windows in each rung.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -35,10 +38,10 @@ use crate::result::{Environment, Measured, Spread};
 use crate::saturate::{Goal, Saturation, saturate};
 use crate::schema::Version;
 use candidates::Features;
-use tournament::{Left, Tournament};
+use tournament::{Left, Tournament, WARMUP_AGAIN};
 
 /// The version of the schema of an advice.
-pub const ADVICE_SCHEMA: Version = Version { major: 1, minor: 0 };
+pub const ADVICE_SCHEMA: Version = Version { major: 1, minor: 1 };
 /// The shortest budget, in seconds.
 pub const BUDGET_MIN: f64 = 5.0;
 /// The longest budget, in seconds.
@@ -48,16 +51,18 @@ pub const BUDGET_MAX: f64 = 86_400.0;
 /// further candidates begin without it.
 const FIRST_PROOF: u64 = 2_000;
 const FIRST_PROOFS: f64 = 0.25;
-/// The rounds of the first two rungs, and the lengths of their windows in seconds.
+/// The rounds of the first two rungs, the part of the budget for each, and the lengths of their
+/// windows in seconds.
 const ROUNDS: usize = 3;
-const FIRST_WINDOW: f64 = 0.02;
-const SECOND_WINDOW: f64 = 0.06;
+const RUNG: f64 = 0.2;
+const FIRST_WINDOW: (f64, f64) = (0.005, 0.02);
+const SECOND_WINDOW: (f64, f64) = (0.01, 0.06);
 /// The most candidates that stay after the second rung, and the most of different protocols and
 /// methods in the final.
 const SECOND_MOST: usize = 6;
 const FINALISTS: usize = 4;
 /// The lengths of a window in the final, in seconds.
-const FINAL_WINDOW: (f64, f64) = (0.02, 0.5);
+const FINAL_WINDOW: (f64, f64) = (0.01, 0.5);
 /// The rounds of the final beyond those that can just tell two entries apart.
 const FURTHER_ROUNDS: usize = 3;
 /// The entries that are tried on simulated cores, their windows, and the length of these in
@@ -69,7 +74,7 @@ const CHIP_WINDOW: f64 = 5e-4;
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
-    /// The time for all rungs on this machine, in seconds.
+    /// The time for measuring on this machine, in seconds.
     pub budget_seconds: f64,
     /// The weakest isolation level that is enough: `snapshot` or `serializable`.
     pub isolation: String,
@@ -164,8 +169,12 @@ pub struct Advice {
     pub partial: bool,
     /// The start, in seconds since 1970.
     pub started_unix_seconds: u64,
-    /// The time that it took, in seconds.
+    /// The time that it took in all, in seconds.
     pub elapsed_seconds: f64,
+    /// The part of it that the rounds of the tournament took, which the budget is for. 0 in advice
+    /// that is older than this field.
+    #[serde(default)]
+    pub measured_seconds: f64,
     /// The configuration: workload, threads, options of all candidates.
     pub config: RunConfig,
     /// The machine and the build.
@@ -211,7 +220,6 @@ pub fn advise(
     let started_unix_seconds =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
     let begun = Instant::now();
-    let deadline = begun + Duration::from_secs_f64(question.budget_seconds);
     let mut config = config.clone();
     // A log that the user has chosen stays.
     if question.durable && !config.settings.keys().any(|name| name == "log" || name == "log.mode") {
@@ -221,7 +229,7 @@ pub fn advise(
     let features = Features::of(&config)?;
     let names = candidates::of(&config, isolation.unwrap_or(Isolation::Serializable), &features)?;
     let mut tournament = Tournament::new(&config, stop, observer);
-    let ended = tournament.rungs(&names, deadline);
+    let ended = tournament.rungs(&names, question.budget_seconds);
     match ended {
         Ok(()) => {}
         // What was measured until then is still known.
@@ -234,6 +242,7 @@ pub fn advise(
         partial: false,
         started_unix_seconds,
         elapsed_seconds: 0.0,
+        measured_seconds: tournament.measured_seconds,
         config: first_plan.config.clone(),
         environment,
         question: question.clone(),
@@ -250,7 +259,8 @@ pub fn advise(
         splits: Vec::new(),
     };
     // The finalists' tables make room for what follows.
-    (advice.finalists, advice.splits, advice.candidates) = tournament.ended()?;
+    let (finalists, splits, candidates, checks) = tournament.ended()?;
+    (advice.finalists, advice.splits, advice.candidates) = (finalists, splits, candidates);
     let best: Vec<String> = advice.finalists.iter().filter(|it| !it.is_option).map(|it| it.entry.clone()).collect();
     if let Some(p99_ns) = question.p99_ns.filter(|_| !stop.is_requested() && !best.is_empty()) {
         let found = rates(&config, &best, p99_ns, stop, observer)?;
@@ -261,24 +271,28 @@ pub fn advise(
     advice.on_cores = on_cores;
     advice.partial = stop.is_requested();
     advice.elapsed_seconds = begun.elapsed().as_secs_f64();
-    words::conclude(&mut advice, &features);
+    words::conclude(&mut advice, &features, &checks);
     advice.reasons.extend(lacking);
     Ok(advice)
 }
 
 impl Tournament<'_> {
-    /// Runs all rungs.
-    fn rungs(&mut self, names: &[String], deadline: Instant) -> Result<(), RunError> {
+    /// Runs all rungs, whose rounds take about `budget` seconds together.
+    fn rungs(&mut self, names: &[String], budget: f64) -> Result<(), RunError> {
         // Without a first proof, a protocol that breaks its promise leaves behind rung 1 only.
         let begun = Instant::now();
-        let for_proofs = deadline.saturating_duration_since(begun).mul_f64(FIRST_PROOFS);
-        for name in self.fitting(names)? {
-            self.enter(&name, if begun.elapsed() < for_proofs { FIRST_PROOF } else { 0 })?;
+        let for_proofs = Duration::from_secs_f64(budget * FIRST_PROOFS);
+        let names = self.fitting(names)?;
+        for name in &names {
+            self.enter(name, if begun.elapsed() < for_proofs { FIRST_PROOF } else { 0 })?;
+            if *name == names[0] {
+                self.tell_beforehand(name, names.len(), budget)?;
+            }
         }
         self.refuse_if_empty()?;
-        self.rounds(ROUNDS, FIRST_WINDOW)?;
+        self.rounds(ROUNDS, window(budget * RUNG, ROUNDS * self.len(), FIRST_WINDOW))?;
         self.leave("0", (self.len().div_ceil(3)).max(FINALISTS), true);
-        self.rounds(ROUNDS, SECOND_WINDOW)?;
+        self.rounds(ROUNDS, window(budget * RUNG, ROUNDS * self.len(), SECOND_WINDOW))?;
         self.leave("1", SECOND_MOST, false);
         self.prove_all()?;
         self.refuse_if_empty()?;
@@ -289,17 +303,47 @@ impl Tournament<'_> {
         }
         self.enter_splits()?;
         // Enough rounds to tell any two of them apart, and more while there is time.
-        let pairs = paired::pairs(self.len()).max(1);
-        let least = paired::rounds_min(paired::ERROR / pairs as f64) + FURTHER_ROUNDS;
-        let left = deadline.saturating_duration_since(Instant::now()).as_secs_f64();
-        let window = (left / (least * self.len()) as f64 / 1.2).clamp(FINAL_WINDOW.0, FINAL_WINDOW.1);
+        let least = paired::rounds_to_tell(self.len()) + FURTHER_ROUNDS;
+        let window = window(budget - self.measured_seconds, least * self.len(), FINAL_WINDOW);
         self.begin_final();
-        while self.rounds_of_final < least || Instant::now() < deadline {
+        while self.rounds_of_final < least || self.measured_seconds < budget {
             self.rounds(1, window)?;
             self.rounds_of_final += 1;
         }
         Ok(())
     }
+
+    /// Says what comes on top of the budget, and about how long it takes, once the first candidate
+    /// is proved and loaded.
+    fn tell_beforehand(&self, first: &str, candidates: usize, budget: f64) -> Result<(), RunError> {
+        let options = candidates::options_of(&self.plan_of(first)?, first).len();
+        let entered = candidates + options;
+        let loading = self.first_entry.loading_seconds * entered as f64;
+        // The whole proof has more transactions than the first one, and those that stay have it.
+        let factor = (self.verify_transactions() as f64 / FIRST_PROOF as f64).max(1.0);
+        let proof = self.first_entry.proof_seconds;
+        let proofs =
+            (proof * candidates as f64).min(budget * FIRST_PROOFS) + proof * factor * (SECOND_MOST + options) as f64;
+        self.tell(&format!(
+            "the budget of {} is the time for measuring. Besides it, loading the tables of {candidates} candidates and \
+             {options} variants takes about {}, and proving them right about {}, by the times of the first",
+            show_seconds(budget),
+            show_seconds(loading),
+            show_seconds(proofs)
+        ));
+        Ok(())
+    }
+}
+
+/// Formats a time in whole seconds.
+fn show_seconds(seconds: f64) -> String {
+    format!("{:.0} s", seconds.max(1.0))
+}
+
+/// Returns the length of each of these windows, which take this time together with the run before
+/// each. It has a least and a largest value.
+fn window(seconds: f64, windows: usize, (least, most): (f64, f64)) -> f64 {
+    (seconds / windows.max(1) as f64 / (1.0 + WARMUP_AGAIN)).clamp(least, most)
 }
 
 /// Returns the highest rates of these entries that keep a limit of the 99th percentile.
@@ -365,13 +409,14 @@ impl Advice {
             rounds => format!("{} in the final with {rounds} rounds", self.finalists.len()),
         };
         format!(
-            "advice for {} on {} cores ({}): {} candidates, {last}, {} windows, {:.0} s",
+            "advice for {} on {} cores ({}): {} candidates, {last}, {} windows, {} of measuring and {} in all",
             self.config.workload,
             self.environment.cores,
             self.environment.cpu_model,
             self.candidates.len(),
             self.windows,
-            self.elapsed_seconds
+            show_seconds(self.measured_seconds),
+            show_seconds(self.elapsed_seconds)
         )
     }
 }
@@ -385,5 +430,20 @@ impl Candidate {
 impl From<Left> for Candidate {
     fn from(left: Left) -> Candidate {
         Candidate::new(&left.entry, left.rung, left.why, left.of_best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_share_their_part_of_the_budget() {
+        // A budget of 10 s with 49 candidates: a fifth for each of the first two rungs.
+        let first = window(10.0 * RUNG, ROUNDS * 49, FIRST_WINDOW);
+        assert!((first * 1.2 * (ROUNDS * 49) as f64 - 2.0).abs() < 1e-9, "{first}");
+        assert_eq!(window(600.0 * RUNG, ROUNDS * 49, FIRST_WINDOW), FIRST_WINDOW.1, "more is of no use there");
+        assert_eq!(window(0.0, 9, FINAL_WINDOW), FINAL_WINDOW.0);
+        assert_eq!(window(-1.0, 0, FINAL_WINDOW), FINAL_WINDOW.0, "nothing is left");
     }
 }

@@ -16,7 +16,7 @@ use crate::open_loop;
 use crate::paired::{self, Judged, Look};
 use crate::result::{
     Breakdown, Check, Comparison, Environment, KindResult, Latencies, LogResult, Measured, OpenLoop, ProtocolResult,
-    ResultFile, SCHEMA_VERSION, SimulationResult, Spread, Verification, Versions, Window, WindowArrivals,
+    ResultFile, SCHEMA_VERSION, SimulationResult, Spread, TableRows, Verification, Versions, Window, WindowArrivals,
 };
 use contend_dispatch::session;
 use contend_judge::Recorded;
@@ -34,6 +34,9 @@ const UPPER_BOUND: &str = "none";
 /// The transactions after which a recorded run ends. A larger history would take too much memory
 /// and time.
 pub const RECORDED_MAX: u64 = 200_000;
+
+/// The most loaded units of which the rows are counted, which visits every record.
+const COUNTED_ROWS: u64 = 250_000;
 
 /// The units of a measurement's progress.
 const PROGRESS_UNITS: u64 = 10_000;
@@ -56,6 +59,8 @@ pub(crate) struct Entry {
     pub(crate) verification: Option<Verification>,
     load_seconds: f64,
     loaded_bytes: u64,
+    /// The rows of each table after loading, if they are few enough to be counted.
+    loaded_rows: Vec<(String, u64)>,
     /// The windows so far, and the sum of their tallies. A tally for each window would take too
     /// much memory: there may be thousands.
     pub(crate) windows: Vec<Window>,
@@ -408,6 +413,7 @@ impl Entry {
             verification,
             load_seconds: 0.0,
             loaded_bytes: 0,
+            loaded_rows: Vec::new(),
             windows: Vec::new(),
             total: Tally::default(),
             simulation: None,
@@ -433,6 +439,9 @@ impl Entry {
         session.load(stop, &|units| observer.advance(units))?;
         self.load_seconds = start.elapsed().as_secs_f64();
         self.loaded_bytes = session.bytes();
+        if session.load_units() <= COUNTED_ROWS {
+            self.loaded_rows = session.rows();
+        }
         observer.end();
         Ok(())
     }
@@ -533,6 +542,18 @@ impl Entry {
         }
     }
 
+    /// Returns the rows of each table, if those that were loaded have been counted.
+    fn tables(&self) -> Vec<TableRows> {
+        let Some(session) = self.session.as_ref().filter(|_| !self.loaded_rows.is_empty()) else { return Vec::new() };
+        let loaded = self.loaded_rows.iter().zip(session.rows());
+        let of_table = |((table, loaded), (_, now)): (&(String, u64), (String, u64))| TableRows {
+            table: table.clone(),
+            rows_loaded: *loaded,
+            rows_at_end: now,
+        };
+        loaded.map(of_table).collect()
+    }
+
     /// Returns the figures of the windows; `None` if there is no window.
     pub(crate) fn measured(&self, plan: &RunPlan, was_recorded: bool) -> Option<Measured> {
         let session = self.session.as_ref()?;
@@ -570,6 +591,7 @@ impl Entry {
                 .map(|(kind, count)| kind_result(kind, count))
                 .collect(),
             conflict_map: ConflictMapResult::of(&**session, total),
+            tables: self.tables(),
             loaded_bytes: self.loaded_bytes,
             memory_bytes: session.bytes(),
             memory_bytes_per_record: self.loaded_bytes as f64 / session.load_units().max(1) as f64,

@@ -115,7 +115,7 @@ fn blocks_of(rounds: usize) -> usize {
 
 /// Returns the means of blocks of consecutive rounds. The sign of a block is determined by the
 /// drawn orders, as is that of a round.
-fn blocks(differences: &[f64]) -> Vec<f64> {
+pub(crate) fn blocks(differences: &[f64]) -> Vec<f64> {
     let size = differences.len().div_ceil(BLOCKS_MAX).max(1);
     let whole = differences.chunks_exact(size);
     whole.map(|block| block.iter().sum::<f64>() / size as f64).collect()
@@ -146,6 +146,15 @@ fn rejected_below(rounds: usize, error: f64) -> Option<usize> {
 pub fn rounds_min(error: f64) -> usize {
     (1..BLOCKS_MAX).find(|rounds| rejected_below(*rounds, error).is_some()).unwrap_or(BLOCKS_MAX)
 }
+
+/// Returns the smallest number of rounds that can tell any two of these entries apart.
+pub fn rounds_to_tell(entries: usize) -> usize {
+    rounds_min(ERROR / pairs(entries).max(1) as f64)
+}
+
+/// How entries that were measured in turns are sorted, behind "sorted by".
+pub const ORDER: &str = "the median of an entry's shares of each round, which the machine's drift does not change; the medians /s may \
+                         stand in another order";
 
 /// A look at the data after a number of rounds, and the error of each interval at that look.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -400,6 +409,15 @@ mod tests {
             }
         }
         assert_eq!(looks(2, 5).len(), 1);
+        // With fewer rounds no result can be told apart, with as many the clearest one can.
+        for entries in [2, 5, 23] {
+            let (least, rate) = (rounds_to_tell(entries), |by: f64| move |round| f64::from(round) + by);
+            for rounds in [least - 1, least] {
+                let [a, b] = [1.0, 2.0].map(|by| (0..rounds as u32).map(rate(by)).collect::<Vec<_>>());
+                let error = looks(entries, rounds)[0].error;
+                assert_eq!(Ratio::of(&b, &a, error).expect("a ratio").told_apart, rounds == least, "{entries}");
+            }
+        }
     }
 
     #[test]

@@ -161,14 +161,15 @@ fn ranking(result: &ResultFile) -> String {
 
 /// Returns the sentences that a reader of the figures needs.
 fn notes(result: &ResultFile) -> String {
-    let lines: String = tables::notes(result).iter().map(|line| format!("<li>{}</li>", prose(line))).collect();
+    let lines: String = crate::notes::notes(result).iter().map(|line| format!("<li>{}</li>", prose(line))).collect();
     if lines.is_empty() { lines } else { format!("<ul>{lines}</ul>\n") }
 }
 
 /// Returns how the entries were told apart, and the recommendations.
 fn recommendation(result: &ResultFile) -> String {
     let Some(comparison) = &result.comparison else { return String::new() };
-    let basis = prose(&format!("A group is not told apart from its first: {}.", comparison.basis()));
+    let (basis, order) = (comparison.basis(), crate::paired::ORDER);
+    let basis = prose(&format!("A group is not told apart from its first: {basis}. The table is sorted by {order}."));
     let lines = result.recommendation.iter().map(|line| format!("<li>{}</li>", prose(line)));
     format!("<p class=\"soft\">{basis}</p><ul>{}</ul>\n", lines.collect::<String>())
 }

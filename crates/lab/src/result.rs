@@ -19,7 +19,7 @@ pub use crate::paired::Ratio;
 use crate::schema::{self, Version};
 
 /// The version of this schema. [`crate::schema`] says when it rises.
-pub const SCHEMA_VERSION: Version = Version { major: 5, minor: 1 };
+pub const SCHEMA_VERSION: Version = Version { major: 5, minor: 2 };
 
 /// The most fields of a newer file that a note names.
 const UNKNOWN_MAX: usize = 20;
@@ -222,6 +222,10 @@ pub struct Measured {
     /// are older than this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_map: Option<ConflictMapResult>,
+    /// The rows of each table. Empty if they were too many to count, and in results that are older
+    /// than this field.
+    #[serde(default)]
+    pub tables: Vec<TableRows>,
     /// Bytes of tables and indexes after loading.
     pub loaded_bytes: u64,
     /// Bytes of tables and indexes after the run.
@@ -245,6 +249,17 @@ pub struct Measured {
     pub simulation: Option<SimulationResult>,
     /// The windows.
     pub windows: Vec<Window>,
+}
+
+/// The rows of a table, or the entries of an index that a workload file has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TableRows {
+    /// The table.
+    pub table: String,
+    /// Its rows after loading.
+    pub rows_loaded: u64,
+    /// Its rows after the run.
+    pub rows_at_end: u64,
 }
 
 /// What the machine's memory allows for the lines that a transaction must touch; see

@@ -1,11 +1,5 @@
 //! The tables of a result. The terminal and the page show the same ones.
 
-use std::collections::BTreeMap;
-
-use contend_machine::Native;
-use contend_protocols::deterministic_protocols;
-use contend_workloads::Checked;
-
 use crate::open_loop;
 use crate::paired::show_share;
 use crate::result::{KindResult, Measured, ProtocolResult, Ratio, ResultFile, Versions};
@@ -69,48 +63,6 @@ pub fn throughputs(result: &ResultFile) -> Sheet {
 pub fn memory_limits(result: &ResultFile) -> Vec<String> {
     let sentence = |entry: &ProtocolResult| Some(entry.measured.as_ref()?.memory_limit?.sentence(&entry.protocol));
     result.protocols.iter().filter_map(sentence).collect()
-}
-
-/// Returns the sentences that a reader of the figures needs: what they are compared with, and whose
-/// latency is that of a batch.
-pub fn notes(result: &ResultFile) -> Vec<String> {
-    let mut notes = memory_limits(result);
-    notes.extend(latencies_of_batches(result));
-    notes.extend(open_loop::notes(result));
-    notes.extend(warnings(result));
-    notes
-}
-
-/// Returns the warnings of the workload's checks. Entries with one warning share a sentence.
-fn warnings(result: &ResultFile) -> Vec<String> {
-    let mut entries_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for entry in &result.protocols {
-        if let Some((_, warning)) = entry.check.as_ref().and_then(|check| check.text.split_once(Checked::WARNING)) {
-            entries_of.entry(warning).or_default().push(&entry.protocol);
-        }
-    }
-    entries_of.into_iter().map(|(warning, entries)| format!("warning ({}): {warning}", entries.join(", "))).collect()
-}
-
-/// Returns a sentence about the entries whose transactions end with their batch.
-fn latencies_of_batches(result: &ResultFile) -> Option<String> {
-    let deterministic = deterministic_protocols::<Native>();
-    let has_batches = |entry: &&ProtocolResult| {
-        let name = entry.protocol.split('+').next().unwrap_or_default();
-        deterministic.iter().any(|(other, _)| *other == name)
-    };
-    let described = |entry: &ProtocolResult| {
-        let in_flight = entry.options.get("threads.interleave").and_then(|number| number.parse::<usize>().ok());
-        let size = in_flight.map(|number| format!(" ({} transactions)", number * result.config.threads));
-        format!("{}{}", entry.protocol, size.unwrap_or_default())
-    };
-    let entries: Vec<String> = result.protocols.iter().filter(has_batches).map(described).collect();
-    (!entries.is_empty()).then(|| {
-        format!(
-            "a transaction ends when its batch lets it, so these latencies are those of batches: {}",
-            entries.join(", ")
-        )
-    })
 }
 
 /// Rounds in a row of [`windows`].

@@ -54,6 +54,8 @@ pub trait Observer: Sync {
     fn advance(&self, units: u64);
     /// The step has ended.
     fn end(&self);
+    /// The user should know this sentence before the work goes on.
+    fn note(&self, _line: &str) {}
     /// A window of this entry has been measured; `line` says what happened in it.
     fn window(&self, _entry: &str, _line: &str) {}
     /// A window of a comparison has been measured.

@@ -129,6 +129,11 @@ pub trait Session {
     fn settle(&mut self) -> Result<(), RunError>;
     /// Returns the bytes of tables and indexes.
     fn bytes(&self) -> u64;
+    /// Returns the name of each table, and the number of its rows; must be called after [`settle`].
+    /// Every record is visited.
+    ///
+    /// [`settle`]: Session::settle
+    fn rows(&self) -> Vec<(String, u64)>;
     /// Returns the numbers of old versions that were made, reused and so on.
     fn versions(&self) -> VersionCounts;
     /// Returns a histogram of the lengths of version chains:

@@ -19,8 +19,9 @@ pub(crate) struct AdviseArgs {
     // With --machine the tournament still runs on this machine: the chip is for more cores.
     #[command(flatten)]
     setup: SetupArgs,
-    /// The time for the tournament on this machine, at least 5s, as in 60s or 10m. Loading many
-    /// rows may take longer, and what --p99 and --cores ask for comes on top
+    /// The time for measuring on this machine, at least 5s, as in 60s or 10m. Loading the tables
+    /// and proving the candidates come on top, with an estimate beforehand, and so does what --p99
+    /// and --cores ask for
     #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true)]
     budget: String,
     /// The weakest isolation level that is enough: serializable or snapshot

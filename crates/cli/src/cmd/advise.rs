@@ -1,7 +1,7 @@
 //! `contend advise`.
 
 use contend_lab::advise::{Advice, advise};
-use contend_lab::paired::show_ratio;
+use contend_lab::paired::{ORDER, show_ratio};
 use contend_lab::report;
 use contend_runner::RunConfig;
 use contend_runner::units::{show_ns, show_percent, show_rate};
@@ -47,6 +47,9 @@ pub(crate) fn text(advice: &Advice, again: &str) -> String {
         ]);
     }
     let mut text = format!("{}\n{table}\n", advice.basis());
+    if advice.finalists.len() > 1 {
+        text += &format!("the fastest comes first, and the others are sorted by {ORDER}\n");
+    }
     for it in advice.candidates.iter().filter(|it| it.left == "proof" || it.left == "final" && !it.why.is_empty()) {
         text += &format!("{}: REFUSED: {}\n", it.entry, it.why);
     }

@@ -1,6 +1,8 @@
 //! `contend compare`.
 
+use contend_lab::paired::rounds_to_tell;
 use contend_lab::{compare, report};
+use contend_runner::RunConfig;
 
 use super::{Outputs, deliver, interrupted, left_out};
 use crate::args::CompareArgs;
@@ -11,10 +13,25 @@ use crate::{Status, UserError, show};
 /// The name of the page with the charts.
 pub(crate) const REPORT_FILE: &str = "report.html";
 
+/// Returns a note if the rounds can't tell any two entries apart, whatever comes out.
+fn too_few_rounds(config: &RunConfig) -> Option<String> {
+    let (entries, rounds) = (config.protocols.len(), config.windows);
+    let least = rounds_to_tell(entries);
+    (entries > 1 && config.arrivals.is_none() && rounds < least).then(|| {
+        format!(
+            "note: {rounds} rounds can't tell any two of {entries} entries apart, so all will share one group; \
+             --windows {least} is the least that can"
+        )
+    })
+}
+
 pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
     let config = args.config()?;
     left_out(&config)?;
     let plan = config.resolve()?;
+    if let Some(note) = too_few_rounds(&plan.config) {
+        show::complain(&note);
+    }
     let outputs = Outputs::new(&args.measure, None, &plan.config)?;
     let out = RunFolder::new(args.out.as_deref(), args.force, &plan.config.workload, &[REPORT_FILE, RESULT_FILE])?;
     let (page, data) = (out.file(REPORT_FILE)?, out.file(RESULT_FILE)?);
@@ -32,4 +49,27 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
         false => show::print(&format!("{written}\n"))?,
     }
     Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_tell_nothing_are_noted_beforehand() {
+        let config = |protocols: &[&str], windows| RunConfig {
+            protocols: protocols.iter().map(|name| name.to_string()).collect(),
+            windows,
+            ..RunConfig::default()
+        };
+        let note = too_few_rounds(&config(&["silo", "mvto", "occ"], 4)).expect("a note");
+        assert!(
+            note.contains("4 rounds can't tell any two of 3 entries apart") && note.contains("--windows 7"),
+            "{note}"
+        );
+        assert_eq!(too_few_rounds(&config(&["silo", "mvto", "occ"], 7)), None);
+        assert_eq!(too_few_rounds(&config(&["silo"], 1)), None, "there is nothing to tell apart");
+        let open = RunConfig { arrivals: Some(contend_runner::Arrivals::at(1e3)), ..config(&["silo", "mvto"], 1) };
+        assert_eq!(too_few_rounds(&open), None, "throughput is no question there");
+    }
 }

@@ -1,8 +1,9 @@
 //! `contend explore`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use contend_proof::explore::{ExploreConfig, Explored, Found, Show, explore};
+use contend_proof::explore::{ExploreConfig, Explored, Found, Show, ShownStep, explore};
 use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
 
 use super::{Place, left_out};
@@ -16,7 +17,11 @@ pub(crate) struct Explorations {
     tasks: Vec<(RunConfig, RunPlan)>,
     config: ExploreConfig,
     budget: Option<Duration>,
+    all_steps: bool,
 }
+
+/// The steps of an interleaving from which it is shortened.
+const LONG: usize = 100;
 
 /// The result of an exploration, and the command that replays what was found.
 pub(crate) type Replayable = (Explored, String);
@@ -41,7 +46,8 @@ impl Explorations {
             () if tasks.len() == 1 => Show::Allowed,
             () => Show::Wrong,
         };
-        Ok(Explorations { tasks, config: ExploreConfig { show, ..config }, budget: args.budget })
+        let (budget, all_steps) = (args.budget, args.all_steps);
+        Ok(Explorations { tasks, config: ExploreConfig { show, ..config }, budget, all_steps })
     }
 
     /// Explores, until the end or a request to stop.
@@ -80,7 +86,7 @@ impl Explorations {
         for (explored, command) in all {
             let found = explored.found.as_ref().filter(|_| explored.violated || self.config.show != Show::Wrong);
             if let Some(found) = found.or(explored.shown.as_ref()) {
-                text += &interleaving(explored, found, command);
+                text += &interleaving(explored, found, command, self.all_steps);
             }
         }
         text += &table(&all.iter().map(|(explored, _)| explored).collect::<Vec<_>>());
@@ -118,7 +124,7 @@ fn replay_command(run: &RunConfig, explored: &Explored, found: &Found) -> String
 }
 
 /// Returns what happened, step by step.
-fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
+fn interleaving(explored: &Explored, found: &Found, command: &str, all_steps: bool) -> String {
     let shrunk = match found.switches_found {
         switches if switches == found.switches => String::new(),
         switches => format!(", shrunk from {switches}"),
@@ -133,11 +139,58 @@ fn interleaving(explored: &Explored, found: &Found, command: &str) -> String {
     let mut columns: Vec<String> = (0..explored.cores).map(|core| format!("core {core}")).collect();
     columns.push("epochs".into());
     let mut table = show::table(["step"].into_iter().chain(columns.iter().map(String::as_str)));
-    for step in &found.steps {
+    let all = &found.steps[..];
+    let steps: Vec<&ShownStep> = if all_steps || all.len() <= LONG { all.iter().collect() } else { essential(all) };
+    for step in &steps {
         let cells = (0..columns.len()).map(|core| if core == step.core { step.text.clone() } else { String::new() });
         table.add_row([step.number.to_string()].into_iter().chain(cells));
     }
+    if steps.len() < all.len() {
+        text += &format!(
+            "{} of {} steps: those at rows that several cores use and one changes, and those at switches between cores; \
+             --all-steps shows all\n",
+            steps.len(),
+            all.len()
+        );
+    }
     format!("{text}{table}\nthe same again: {command}\n\n")
+}
+
+/// Returns the steps that matter to other cores: at each row that several cores use and one of them
+/// changes, the first of the steps that do one thing with it; and those before and after a switch.
+fn essential(steps: &[ShownStep]) -> Vec<&ShownStep> {
+    let mut users: BTreeMap<&str, (BTreeSet<usize>, bool)> = BTreeMap::new();
+    for step in steps {
+        if let Some((_, row, changes)) = row_of(&step.text) {
+            let (cores, is_changed) = users.entry(row).or_default();
+            cores.insert(step.core);
+            *is_changed |= changes;
+        }
+    }
+    let is_shared = |row: &str| users.get(row).is_some_and(|(cores, is_changed)| cores.len() > 1 && *is_changed);
+    let mut kept: Vec<&ShownStep> = Vec::new();
+    let mut last = None;
+    for (number, step) in steps.iter().enumerate() {
+        let switches = |other: Option<&ShownStep>| other.is_none_or(|other| other.core != step.core);
+        let is_at_switch =
+            switches(number.checked_sub(1).map(|before| &steps[before])) || switches(steps.get(number + 1));
+        let shared = row_of(&step.text).filter(|(_, row, _)| is_shared(row)).map(|deed| (step.core, deed));
+        if is_at_switch || shared.is_some() && shared != last {
+            kept.push(step);
+        }
+        last = shared.or(last.filter(|_| !is_at_switch));
+    }
+    kept
+}
+
+/// Returns the name of a step, the row that it touches, and whether it changes the row. `None` if
+/// it touches none.
+fn row_of(text: &str) -> Option<(&str, &str, bool)> {
+    let (name, access) = text.split_once(": ")?;
+    let (kind, place) = access.split_once(' ')?;
+    // A place is TABLE[KEY], and then the part of the record.
+    let end = place.rfind("] ")?;
+    Some((name, &place[..=end], kind != "load"))
 }
 
 fn table(all: &[&Explored]) -> String {
@@ -158,4 +211,42 @@ fn table(all: &[&Explored]) -> String {
         ]);
     }
     format!("{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_interleaving_is_shortened_to_the_rows_that_several_cores_use() {
+        let texts = [
+            (0, "begin: load (2 x)"),
+            (0, "read: load t[1] metadata"),
+            (0, "read: load t[1] word 1"),
+            (0, "read: load t[1] word 2"),
+            (0, "read: load t[2] metadata"),
+            (0, "look up: load (23 x)"),
+            (1, "look up: load (4 x)"),
+            (1, "read: load u[a b] word 1"),
+            (1, "lock: atomic t[1] metadata"),
+            (1, "install: store t[1] word 1 (3 x)"),
+            (1, "end: store"),
+            (0, "read: load u[a b] word 1"),
+            (0, "check: load t[1] metadata"),
+            (0, "end: wait"),
+        ];
+        let step = |(number, (core, text)): (usize, &(usize, &str))| ShownStep {
+            number: number as u64 + 1,
+            core: *core,
+            text: text.to_string(),
+        };
+        let steps: Vec<ShownStep> = texts.iter().enumerate().map(step).collect();
+        let kept: Vec<u64> = essential(&steps).iter().map(|step| step.number).collect();
+        // The words of one row are one read; a row that no core changes, or one core alone uses,
+        // tells nothing.
+        assert_eq!(kept, [1, 2, 6, 7, 9, 10, 11, 12, 13, 14]);
+        assert_eq!(row_of("copy row: load lines[00c2] word 4 (2 x)"), Some(("copy row", "lines[00c2]", false)));
+        assert_eq!(row_of("scan: load (59 x)"), None);
+        assert!(essential(&[]).is_empty());
+    }
 }

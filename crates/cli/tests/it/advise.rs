@@ -73,7 +73,7 @@ fn groups_of_columns_and_pieces_are_in_the_advice() {
     assert!(splits[0]["to_base"]["ratio"].as_f64().expect("it was measured") > 0.0, "{splits:?}");
     // The groups are advised, or said to make no difference; and the line runs as it stands there.
     let shown = text(&output.stderr);
-    assert!(shown.contains("item [stock] | [price]") && shown.contains("IC3's analysis"), "{shown}");
+    assert!(shown.contains("item [stock] | [price]") && shown.contains("The protocol ic3"), "{shown}");
     let grouped = format!("groups.{}\n{COUNTER}", splits[0]["lines"][0].as_str().expect("a line"));
     std::fs::write(folder.path().join("grouped.toml"), grouped).expect("written");
     let run = ["run", "grouped.toml", "--protocol", "silo+ts", "--seconds", "0.02", "--windows", "1", "--warmup", "0"];

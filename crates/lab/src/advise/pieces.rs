@@ -1,4 +1,5 @@
-//! What IC3's analysis says of the pieces that a workload declares.
+//! What the protocol IC3 can make of the pieces that a workload declares, in an application
+//! programmer's words.
 
 use contend_analysis::{AnalysisOptions, Plan};
 use contend_model::pieces::TypeSet;
@@ -31,24 +32,32 @@ pub(super) fn sentences(types: &TypeSet, split: bool, updates: bool) -> Vec<Stri
     if !divided.is_empty() {
         let divided = names(&divided);
         lines.push(format!(
-            "IC3's analysis divides {divided}: others may see the writes of a step before the transaction commits."
+            "The protocol ic3 runs {divided}: other transactions see the rows of a step before the whole transaction \
+             commits, so they wait less for hot rows."
         ));
     }
     if !whole.is_empty() {
-        lines.push(format!("IC3's analysis orders {} as one step, so that ic3 gains nothing there.", names(&whole)));
+        lines.push(format!(
+            "The protocol ic3 can't divide {} into steps, because two of them could wait for each other's steps \
+             in a circle. It gains nothing there.",
+            names(&whole)
+        ));
     }
     if divided.is_empty() && whole.is_empty() {
-        lines.push("IC3's analysis finds no type of several steps that have to be ordered.".into());
+        lines.push("The protocol ic3 gains nothing: no transaction has several steps for which others wait.".into());
     }
     let shared = plan.vertices.iter().filter_map(|vertex| {
         let mut of: Vec<String> = vertex.groups.iter().map(|(of, _)| types.types[*of].name.clone()).collect();
         of.dedup();
-        let rank = vertex.rank.filter(|_| of.len() > 1)?;
-        Some(format!("rank {rank} ({})", names(&of)))
+        vertex.rank.filter(|_| of.len() > 1)?;
+        Some(names(&of))
     });
-    let shared: Vec<String> = shared.collect();
-    if !shared.is_empty() {
-        lines.push(format!("Types that share a rank wait for each other there: {}.", names(&shared)));
+    let mut shared: Vec<String> = shared.collect();
+    shared.sort_unstable();
+    shared.dedup();
+    if !shared.is_empty() && !divided.is_empty() {
+        let shared = shared.iter().map(|of| format!("({of})")).collect::<Vec<_>>();
+        lines.push(format!("Under ic3 these types wait for each other at steps that they share: {}.", names(&shared)));
     }
     lines
 }

@@ -1,6 +1,6 @@
 //! The rounds of the candidates, and the choice of those that stay.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::{Observer, ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
@@ -17,7 +17,7 @@ use contend_workloads::file::ColumnSplit;
 /// The time that a candidate runs before its first window, in seconds, and the part of a window
 /// that it runs before each.
 const WARMUP: f64 = 0.02;
-const WARMUP_AGAIN: f64 = 0.2;
+pub(super) const WARMUP_AGAIN: f64 = 0.2;
 /// A candidate that is within this part of those that stay, in the middle of its rounds, stays too.
 const NEAR: f64 = 0.9;
 
@@ -34,6 +34,13 @@ struct Contestant {
     is_proved: bool,
     /// The windows of the rungs before the final.
     before: Measurements,
+}
+
+/// The times that it took to enter the first candidate, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FirstEntry {
+    pub(super) proof_seconds: f64,
+    pub(super) loading_seconds: f64,
 }
 
 /// A candidate that is not measured any more.
@@ -60,6 +67,9 @@ pub(super) struct Tournament<'a> {
     round: usize,
     /// Windows so far.
     pub(super) windows: usize,
+    /// The time that all rounds so far took, in seconds.
+    pub(super) measured_seconds: f64,
+    pub(super) first_entry: FirstEntry,
     /// Rounds of the final so far.
     pub(super) rounds_of_final: usize,
 }
@@ -76,12 +86,24 @@ impl<'a> Tournament<'a> {
             left,
             round: 0,
             windows: 0,
+            measured_seconds: 0.0,
+            first_entry: FirstEntry::default(),
             rounds_of_final: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.contestants.len()
+    }
+
+    /// Tells the user a sentence at once.
+    pub(super) fn tell(&self, line: &str) {
+        self.observer.note(line);
+    }
+
+    /// Returns the transactions of a whole proof; 0 if there is none.
+    pub(super) fn verify_transactions(&self) -> u64 {
+        if self.config.verify { self.config.verify_transactions } else { 0 }
     }
 
     /// Whether a contestant has a window.
@@ -126,9 +148,11 @@ impl<'a> Tournament<'a> {
 
     fn enter_plan(&mut self, name: &str, mut plan: RunPlan, proof: u64) -> Result<(), RunError> {
         plan.config.verify_transactions = proof.min(self.config.verify_transactions);
+        let begun = Instant::now();
         if self.config.verify && proof > 0 && !self.proves(&plan, name)? {
             return Ok(());
         }
+        let proof_seconds = begun.elapsed().as_secs_f64();
         if let Err(error) = plan.check_memory(false) {
             if self.len() < super::FINALISTS {
                 return Err(error);
@@ -138,6 +162,10 @@ impl<'a> Tournament<'a> {
         }
         let mut entry = Entry::new(&plan, &plan.protocols[0], RunPurpose::Measure, None)?;
         entry.load(self.stop, self.observer)?;
+        if self.contestants.is_empty() {
+            let loading_seconds = begun.elapsed().as_secs_f64() - proof_seconds;
+            self.first_entry = FirstEntry { proof_seconds, loading_seconds };
+        }
         let is_proved = proof >= self.config.verify_transactions;
         self.contestants.push(Contestant {
             name: name.into(),
@@ -247,6 +275,7 @@ impl<'a> Tournament<'a> {
 
     /// Measures rounds, with a window of each contestant in a drawn order.
     pub(super) fn rounds(&mut self, rounds: usize, seconds: f64) -> Result<(), RunError> {
+        let begun = Instant::now();
         self.observer.begin(&format!("{} candidates", self.len()), (rounds * self.len()) as u64);
         for _ in 0..rounds {
             self.round += 1;
@@ -257,6 +286,7 @@ impl<'a> Tournament<'a> {
             }
         }
         self.observer.end();
+        self.measured_seconds += begun.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -327,8 +357,8 @@ impl<'a> Tournament<'a> {
     }
 
     /// Ends all transactions, and checks the rows of each. Returns the finalists, the fastest
-    /// first; the groups of columns that were measured; and all candidates, those that left last
-    /// first.
+    /// first; the groups of columns that were measured; all candidates, those that left last
+    /// first; and what the checks of the contestants said, with their names.
     pub(super) fn ended(mut self) -> Result<Ended, RunError> {
         self.without_final();
         let contestants = std::mem::take(&mut self.contestants);
@@ -343,6 +373,8 @@ impl<'a> Tournament<'a> {
                 None => self.contestants.push(one),
             }
         }
+        let checks = self.contestants.iter().filter_map(|one| Some((one.name.clone(), one.entry.check.clone()?.text)));
+        let checks: Vec<(String, String)> = checks.collect();
         let rates = self.rates();
         let error = paired::ERROR / paired::pairs(rates.len()).max(1) as f64;
         let to_base = |number: usize| {
@@ -375,12 +407,12 @@ impl<'a> Tournament<'a> {
             .map(|it| Candidate::new(&it.entry, "final", String::new(), it.to_first.map(|ratio| ratio.ratio)))
             .collect();
         candidates.extend(self.left.into_iter().rev().map(Candidate::from));
-        Ok((finalists, splits, candidates))
+        Ok((finalists, splits, candidates, checks))
     }
 }
 
-/// The finalists, the measured groups of columns, and all candidates.
-type Ended = (Vec<Finalist>, Vec<MeasuredSplit>, Vec<Candidate>);
+/// The finalists, the measured groups of columns, all candidates, and the checks' texts by entry.
+type Ended = (Vec<Finalist>, Vec<MeasuredSplit>, Vec<Candidate>, Vec<(String, String)>);
 
 impl Contestant {
     fn measured_split(&self, to_base: Option<Ratio>) -> MeasuredSplit {
@@ -458,9 +490,10 @@ mod tests {
         }
         tournament.refuse_if_empty().expect("there are others");
         tournament.rounds(1, 0.01).expect("windows");
-        let (finalists, _, candidates) = tournament.ended().expect("figures");
+        let (finalists, _, candidates, checks) = tournament.ended().expect("figures");
         let names: Vec<&str> = finalists.iter().map(|it| it.entry.as_str()).collect();
         assert!(names.len() == 2 && !names.contains(&"tictoc"), "{names:?}");
+        assert!(checks.len() == 2 && checks.iter().all(|(_, text)| text.contains("rows")), "{checks:?}");
         let refused = candidates.iter().find(|it| it.entry == "tictoc").expect("it is told");
         assert!(refused.left == "proof" && refused.why.contains("G"), "{refused:?}");
         let mut all_broken = Tournament { prove, ..Tournament::new(&config, &stop, &Silent) };

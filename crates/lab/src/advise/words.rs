@@ -4,6 +4,7 @@ use contend_runner::units::{show_bytes, show_ns, show_percent, show_rate};
 
 use super::candidates::Features;
 use super::{Advice, Candidate, Finalist, MeasuredSplit};
+use crate::notes;
 use crate::paired::show_ratio;
 use crate::saturate::Saturation;
 
@@ -12,8 +13,9 @@ const TABLES_TOLD: usize = 4;
 /// A candidate that was above this part of the fastest when it left is named.
 const NEAR_MISS: f64 = 0.95;
 
-/// Puts the entry to use, the advice and its reasons into an advice.
-pub(super) fn conclude(advice: &mut Advice, features: &Features) {
+/// Puts the entry to use, the advice and its reasons into an advice. `checks` has what the check of
+/// each entry's rows said.
+pub(super) fn conclude(advice: &mut Advice, features: &Features, checks: &[(String, String)]) {
     let place = format!("{} with {} threads on this machine", advice.config.workload, advice.config.threads);
     let by_rate = by_rate(advice);
     if let (Some(p99), Some((chosen, passes, equals))) = (advice.question.p99_ns, &by_rate) {
@@ -52,6 +54,22 @@ pub(super) fn conclude(advice: &mut Advice, features: &Features) {
         advice.advice = "No candidate has figures.".into();
     }
     advice.reasons = reasons(advice, features);
+    advice.reasons.extend(notes_on_figures(advice, checks));
+}
+
+/// Returns what a reader of the figures needs to know.
+fn notes_on_figures(advice: &Advice, checks: &[(String, String)]) -> Vec<String> {
+    let entries: Vec<notes::Entry<'_>> = advice.finalists.iter().map(|it| (&*it.entry, &it.measured)).collect();
+    let texts = || checks.iter().map(|(entry, text)| (&**entry, &**text));
+    let all = [notes::trends(&entries), notes::given_up(&entries), notes::warnings(texts()), notes::checks(texts())];
+    all.concat().iter().map(|line| sentence(line)).collect()
+}
+
+/// Makes a line a sentence: with a capital letter, and a full stop.
+fn sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
 }
 
 /// Returns the simplest of the entries with the highest rate, a rate that it keeps, and the others
@@ -104,20 +122,27 @@ fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
             show_bytes(measured.memory_bytes)
         ));
     }
-    lines.extend(options(&advice.finalists));
+    lines.extend(options(&advice.finalists, advice.rounds));
     let updates: Vec<String> = (features.uses.iter())
         .filter(|of| of.how == "updates")
         .map(|of| format!("{} updates {}", of.kind, of.what))
         .take(TABLES_TOLD)
         .collect();
     if !updates.is_empty() {
-        lines.push(format!("Commit-time updates (cu) apply: {}.", updates.join("; ")));
+        lines.push(format!(
+            "Commit-time updates (cu) apply: {}. Such a change only adds or sets, without reading the row. With cu=on it is made at the \
+             commit, and two additions to one row do not conflict.",
+            updates.join("; ")
+        ));
     }
     if features.has_groups {
-        lines
-            .push("Timestamp splitting (ts) applies: tables have groups of columns with versions of their own.".into());
+        lines.push(
+            "Timestamp splitting (ts) applies: tables have groups of columns with versions of their own. With ts=on a \
+                 reader of one group does not conflict with a writer of another."
+                .into(),
+        );
     }
-    lines.extend(splits(&advice.splits));
+    lines.extend(splits(&advice.splits, advice.rounds));
     lines.extend(features.pieces.iter().cloned());
     lines.extend(near_misses(advice));
     lines.extend(leaders(advice));
@@ -125,7 +150,7 @@ fn reasons(advice: &Advice, features: &Features) -> Vec<String> {
 }
 
 /// Returns what each way to group columns is worth.
-fn splits(all: &[MeasuredSplit]) -> Vec<String> {
+fn splits(all: &[MeasuredSplit], rounds: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut same = Vec::new();
     for it in all {
@@ -145,7 +170,11 @@ fn splits(all: &[MeasuredSplit]) -> Vec<String> {
         }
     }
     if !same.is_empty() {
-        lines.push(format!("No difference that these rounds can tell by groups of columns: {}.", same.join(", or ")));
+        lines.push(format!(
+            "Other groups of columns ([groups] in the file) with ts=on were measured too. They make no difference that {rounds} rounds \
+             show: {}.",
+            same.join(", or ")
+        ));
     }
     lines
 }
@@ -167,7 +196,7 @@ fn rates(advice: &Advice) -> Vec<String> {
 }
 
 /// Returns what each option that was tried is worth.
-fn options(finalists: &[Finalist]) -> Vec<String> {
+fn options(finalists: &[Finalist], rounds: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut same = Vec::new();
     for it in finalists.iter().filter(|it| it.is_option) {
@@ -179,7 +208,10 @@ fn options(finalists: &[Finalist]) -> Vec<String> {
         }
     }
     if !same.is_empty() {
-        lines.push(format!("No difference that these rounds can tell: {}.", same.join(", ")));
+        lines.push(format!(
+            "These options were tried, each by itself, and make no difference that {rounds} rounds show: {}. Leave them out.",
+            same.join(", ")
+        ));
     }
     lines
 }

@@ -2,6 +2,7 @@
 
 mod conflicts;
 mod lines;
+mod notes;
 mod open_loop;
 mod paired;
 mod power;

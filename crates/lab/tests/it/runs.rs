@@ -420,7 +420,7 @@ fn former_and_newer_results_are_read() {
     let (read, note) = of(&newer).expect("a newer file");
     assert_eq!(text_of(&read), text_of(&result));
     let note = note.expect("a note");
-    for part in ["5.7 of a result is newer than 5.1", "config.colour", "protocols.0.weight"] {
+    for part in ["5.7 of a result is newer than 5.2", "config.colour", "protocols.0.weight"] {
         assert!(note.contains(part), "'{part}' is not in: {note}");
     }
     let misspelled = of(&|json| json["config"]["colour"] = "red".into()).expect_err("of this version").to_string();

@@ -451,6 +451,10 @@ impl<P: Protocol<D::Machine>, W: Workload, D: Driver<P, W>> Session for TypedSes
         self.loaded.engine.bytes()
     }
 
+    fn rows(&self) -> Vec<(String, u64)> {
+        self.loaded.engine.rows()
+    }
+
     fn versions(&self) -> VersionCounts {
         let mut sum = VersionCounts::default();
         self.loaded.slots.iter().for_each(|slot| sum.merge(slot.worker.versions()));

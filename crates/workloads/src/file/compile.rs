@@ -6,6 +6,7 @@ use sqlparser::parser::Parser;
 
 use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
+use super::instead;
 use super::program::{Code, ROUNDS_MAX, Register, Step};
 use super::schema::{Column, Type, simple_name};
 use super::script::{Part, Text, split};
@@ -283,14 +284,18 @@ impl Writer<'_> {
     }
 
     pub(super) fn only_table(&self, from: &[TableWithJoins]) -> Read<usize> {
-        let [TableWithJoins { relation: TableFactor::Table { name, alias: None, args: None, .. }, joins }] = from
-        else {
-            return mistake(self.at, "a statement reads one table, by its name; joins and subqueries are not possible");
+        let [TableWithJoins { relation: TableFactor::Table { name, alias, args: None, .. }, joins }] = from else {
+            let inner = from.iter().any(|of| matches!(of.relation, TableFactor::Derived { .. }));
+            let joined = "a statement reads one table, by its name; joins are not possible: use two selects";
+            return mistake(self.at, if inner { instead::QUERY } else { joined });
         };
         if !joins.is_empty() {
             return mistake(self.at, "a statement reads one table; joins are not possible: use two selects");
         }
         let (name, at) = simple_name(self.at, name)?;
+        if alias.is_some() {
+            return mistake(at, instead::no_alias(&name));
+        }
         self.table(&name, at)
     }
 

@@ -10,6 +10,7 @@ use sqlparser::ast::{
 
 use super::draws::{Distribution, step_of};
 use super::error::{Mistake, Place, Read, mistake, unknown};
+use super::instead;
 use super::program::{CLIENT, Code, FOUND, FRAME_MAX, Operator, ROW, Register, Step, VARIABLES_MAX};
 use super::schema::{Column, NUMBER, Table, Type, name_of, simple_name};
 use super::source::Parameters;
@@ -153,6 +154,7 @@ impl<'a> Writer<'a> {
             Expr::Value(value) => match &value.value {
                 Value::Number(digits, _) => match digits.parse::<i64>() {
                     Ok(number) => self.constant(number),
+                    Err(_) if digits.contains('.') => mistake(place, instead::no_fraction(digits)),
                     Err(_) => mistake(place, format!("'{digits}' is no whole number of 64 bits")),
                 },
                 Value::Boolean(value) => self.constant(i64::from(*value)),
@@ -193,13 +195,11 @@ impl<'a> Writer<'a> {
                 self.case(conditions, else_result.as_deref(), names)
             }
             Expr::Function(function) => self.function(place, function, names),
-            Expr::Subquery(_) | Expr::Exists { .. } => {
-                mistake(place, "a query inside an expression is not possible; valid: a select of its own, with \\gset")
+            other => {
+                let valid = "numbers, :variables, operators, between, case, functions";
+                let plain = || format!("'{other}' is not possible; valid: {valid}");
+                mistake(place, instead::instead_of(other).unwrap_or_else(plain))
             }
-            other => mistake(
-                place,
-                format!("'{other}' is not possible; valid: numbers, :variables, operators, between, case, functions"),
-            ),
         }
     }
 
@@ -316,19 +316,22 @@ impl<'a> Writer<'a> {
             Some(number) if number.fract() == 0.0 && number.abs() < 9e15 => self.constant(number as i64),
             Some(number) => mistake(
                 place,
-                format!("parameter {name} is {number}, no whole number; it can be the skew of a function only"),
+                format!(
+                    "parameter {name} is {number}, no whole number; it can be the skew of a function only, and an \
+                     amount is counted in its smallest unit"
+                ),
             ),
             None => {
                 let mut valid: Vec<&str> = self.variables.keys().map(String::as_str).collect();
                 valid.sort_unstable();
                 let own: &[&str] = if self.fills { &["row"] } else { &["found", "client_id"] };
                 let parameters = self.parameters.names();
-                unknown(
-                    place,
-                    "variable",
-                    &format!(":{name}"),
-                    valid.into_iter().chain(parameters).chain(own.iter().copied()),
-                )
+                let valid = valid.into_iter().chain(parameters).chain(own.iter().copied());
+                unknown(place, "variable", &format!(":{name}"), valid).map_err(|mut mistake| {
+                    let hint = instead::no_gset(&name, self.tables).filter(|_| !self.fills);
+                    mistake.message += &hint.unwrap_or_default();
+                    mistake
+                })
             }
         }
     }
@@ -394,6 +397,7 @@ impl<'a> Writer<'a> {
             _ if random_text(function).is_some() => {
                 mistake(place, format!("{name} draws a text, and a number was expected here"))
             }
+            "avg" => mistake(place, instead::AVERAGE),
             _ => mistake(place, format!("unknown function '{name}'; valid: {FUNCTIONS}")),
         }
     }

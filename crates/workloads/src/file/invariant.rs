@@ -14,6 +14,7 @@ use super::change::columns_in;
 use super::compile::expression_of;
 use super::error::{Place, Read, mistake, of_parser, unknown};
 use super::expression::{Names, Writer};
+use super::instead;
 use super::interpret::{Frame, Handle, Memory, with_table};
 use super::loaded::each_loaded_key;
 use super::program::{Aggregate, Code, Register, Source};
@@ -163,6 +164,9 @@ impl Side {
         let mut writer = Writer::new(tables, rows, parameters);
         if !text.trim_start().to_lowercase().starts_with("select") {
             let expression = expression_of(text, at)?;
+            if instead::has_query(&expression) {
+                return mistake(at, instead::QUERY_IN_INVARIANT);
+            }
             side.result = writer.number(&expression, &mut Names::None)?;
             side.code = writer.code;
             return Ok(side);
@@ -203,6 +207,7 @@ impl Side {
     ) -> Read<()> {
         let place = at.of(expression.span());
         match expression {
+            Expr::Subquery(_) => mistake(place, instead::QUERY_IN_INVARIANT),
             Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => {
                 self.replace_aggregates(inner, table, at, writer, of_row)
             }
@@ -216,6 +221,7 @@ impl Side {
                     "count" | "sum" => Aggregate::Sum,
                     "min" => Aggregate::Least,
                     "max" => Aggregate::Greatest,
+                    "avg" => return mistake(place, instead::AVERAGE_IN_INVARIANT),
                     _ => return Ok(()),
                 };
                 let arguments = match &function.args {
@@ -337,13 +343,27 @@ fn parts_of<'a>(query: &'a Query, tables: &[Table], at: Place) -> Read<(usize, V
     let SetExpr::Select(select) = &*query.body else {
         return mistake(at, "a side of an invariant is one select, or an expression");
     };
-    let has_more = query.order_by.is_some() || query.limit_clause.is_some() || select.distinct.is_some();
-    if select.selection.is_some() || select.having.is_some() || has_more {
-        return mistake(at, "the select of an invariant reads a whole table: select AGGREGATES from TABLE");
-    }
     let [from] = &select.from[..] else {
         return mistake(at, "the select of an invariant reads one table");
     };
+    let TableFactor::Table { name, alias, .. } = &from.relation else {
+        return mistake(at, instead::QUERY_IN_INVARIANT);
+    };
+    if !from.joins.is_empty() {
+        return mistake(at, "the select of an invariant reads one table; joins are not possible");
+    }
+    let (name, place) = simple_name(at, name)?;
+    if alias.is_some() {
+        return mistake(place, instead::no_alias(&name));
+    }
+    let has_more = query.order_by.is_some() || query.limit_clause.is_some() || select.distinct.is_some();
+    if select.selection.is_some() || select.having.is_some() || has_more {
+        return mistake(
+            at,
+            "the select of an invariant reads a whole table: select AGGREGATES from TABLE; valid in the place of where: \
+             sum(case when CONDITION then VALUE else 0 end)",
+        );
+    }
     let groups = match &select.group_by {
         GroupByExpr::Expressions(expressions, modifiers) if modifiers.is_empty() => &expressions[..],
         _ => return mistake(at, "the groups of an invariant are columns: group by COLUMN, ..."),
@@ -367,13 +387,6 @@ fn parts_of<'a>(query: &'a Query, tables: &[Table], at: Place) -> Read<(usize, V
              valid: select A, B, sum(C) from TABLE group by A, B",
         );
     }
-    let TableFactor::Table { name, .. } = &from.relation else {
-        return mistake(at, "the select of an invariant reads one table");
-    };
-    if !from.joins.is_empty() {
-        return mistake(at, "the select of an invariant reads one table; joins are not possible");
-    }
-    let (name, place) = simple_name(at, name)?;
     match tables.iter().position(|table| table.name == name) {
         Some(table) => Ok((table, columns, expression)),
         None => unknown(place, "table", &name, tables.iter().map(|table| table.name.as_str())),

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::error::{Place, Read, mistake};
 use super::expression::{Names, Writer};
+use super::instead;
 use super::program::{Access, Aggregate, Load, Operator, Register, Source, Step};
 use super::rows::AGGREGATES_MAX;
 use super::schema::{ColumnAt, Type, name_of};
@@ -143,6 +144,7 @@ impl Writer<'_> {
                     "count" | "sum" => Aggregate::Sum,
                     "min" => Aggregate::Least,
                     "max" => Aggregate::Greatest,
+                    "avg" => return mistake(place, instead::AVERAGE),
                     _ => return mistake(place, format!("unknown aggregate '{name}'; valid: count, sum, min, max")),
                 };
                 match (name.as_str(), argument_of(function)) {
@@ -157,7 +159,10 @@ impl Writer<'_> {
                     _ => mistake(place, "valid: count(*), sum(COLUMN), min(COLUMN), max(COLUMN)"),
                 }
             }
-            other => mistake(place, format!("'{other}' is not possible; valid: columns, count(*), sum, min, max")),
+            other => {
+                let plain = || format!("'{other}' is not possible; valid: columns, count(*), sum, min, max");
+                mistake(place, instead::instead_of(other).unwrap_or_else(plain))
+            }
         }
     }
 
@@ -324,10 +329,9 @@ impl Writer<'_> {
     fn term(&mut self, table: usize, term: &Expr, found: &mut Terms) -> Read<()> {
         let place = self.at.of(term.span());
         let refuse = || {
-            mistake(
-                place,
-                format!("condition '{term}' is not possible; valid: COLUMN = VALUE, <, <=, >, >=, between, and"),
-            )
+            let valid = "COLUMN = VALUE, <, <=, >, >=, between, and";
+            let plain = || format!("condition '{term}' is not possible; valid: {valid}");
+            mistake(place, instead::instead_of(term).unwrap_or_else(plain))
         };
         match term {
             Expr::Between { expr, negated: false, low, high } => {

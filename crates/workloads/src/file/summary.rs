@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 
+use contend_model::Groups;
+
 use super::Program;
+use super::loaded::loaded_rows;
 use super::program::{Access, Change, Step};
+use super::schema::{ColumnAt, Table};
 
 /// What a transaction does with a table.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -29,6 +33,17 @@ impl Uses {
         all.iter().filter(|(does, _)| *does).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
     }
 
+    fn and(self, other: Uses) -> Uses {
+        Uses {
+            reads: self.reads || other.reads,
+            scans: self.scans || other.scans,
+            adds: self.adds || other.adds,
+            writes: self.writes || other.writes,
+            inserts: self.inserts || other.inserts,
+            deletes: self.deletes || other.deletes,
+        }
+    }
+
     fn changes(self) -> bool {
         self.adds || self.writes || self.inserts || self.deletes
     }
@@ -36,8 +51,17 @@ impl Uses {
     /// Whether two transactions with these uses of one row conflict. Additions commute.
     fn conflicts(self, other: Uses) -> bool {
         let only_adds = |uses: Uses| uses.adds && uses == Uses { adds: true, ..Uses::default() };
-        (self.changes() || other.changes()) && !(only_adds(self) && only_adds(other))
+        let both = self != Uses::default() && other != Uses::default();
+        both && (self.changes() || other.changes()) && !(only_adds(self) && only_adds(other))
     }
+}
+
+/// What a transaction does with each group of columns of a table.
+type ByGroup = Vec<Uses>;
+
+/// Returns what a transaction does with a table, whatever the columns.
+fn of_table(groups: &ByGroup) -> Uses {
+    groups.iter().fold(Uses::default(), |all, uses| all.and(*uses))
 }
 
 /// Describes a compiled file.
@@ -45,7 +69,8 @@ pub(super) fn describe(program: &Program) -> String {
     let mut text = String::new();
     let mut line = |of: String| writeln!(text, "{of}").expect("a text takes all that is written");
     line("tables".into());
-    for ((table, rows), ordered) in program.tables.iter().zip(&program.rows).zip(&program.ordered) {
+    let tables = program.tables.iter().zip(&program.rows).zip(&program.ordered);
+    for (number, ((table, rows), ordered)) in tables.enumerate() {
         let index = if *ordered { "ordered index" } else { "hash index, or ordered by --index" };
         let of = match table.index_of {
             Some(of) => format!("index of {}", program.tables[of].name),
@@ -54,15 +79,22 @@ pub(super) fn describe(program: &Program) -> String {
         let key = if table.shape.narrow { 8 } else { 32 };
         let groups = table.groups.len();
         let groups = if groups > 1 { format!(", {groups} groups of columns") } else { String::new() };
-        line(format!("  {}: {rows} rows, {of}, {key} bytes a key{groups}, {index}", table.name));
+        let rows = match table.index_of.map_or_else(|| loaded_rows(program, number), |_| Some(*rows)) {
+            Some(loaded) if loaded < *rows => format!(
+                "{loaded} rows of the {rows} in [rows] (the others have a key that exists already, or that does not fit)"
+            ),
+            Some(_) => format!("{rows} rows"),
+            None => format!("{rows} rows, if all keys of [fill] differ"),
+        };
+        line(format!("  {}: {rows}, {of}, {key} bytes a key{groups}, {index}", table.name));
     }
-    let uses: Vec<Vec<Uses>> = program.kinds.iter().map(|kind| uses_of(program, kind)).collect();
+    let uses: Vec<Vec<ByGroup>> = program.kinds.iter().map(|kind| uses_of(program, kind)).collect();
     line("transactions".into());
     let mut before = 0.0;
     for (number, kind) in program.kinds.iter().enumerate() {
         let share = program.weights[number] - before;
         before = program.weights[number];
-        let parts = uses[number].iter().zip(&program.tables).filter(|(uses, _)| **uses != Uses::default());
+        let parts = uses[number].iter().map(of_table).zip(&program.tables).filter(|(uses, _)| *uses != Uses::default());
         let parts: Vec<String> = parts.map(|(uses, table)| format!("{} {}", uses.words(), table.name)).collect();
         let known = kind.code.accesses.iter().filter(|access| access.known).count();
         let all = kind.code.accesses.len();
@@ -79,42 +111,70 @@ pub(super) fn describe(program: &Program) -> String {
     let partitions =
         program.partitions.as_ref().map_or("no partitions".into(), |of| format!("{} partitions", of.count));
     line(format!("  {rows}, {partitions}"));
+    conflicts(program, &uses, &mut line);
+    text
+}
+
+/// Describes which types of transactions conflict, and where. Groups of columns have versions of
+/// their own under `ts=on`.
+fn conflicts(program: &Program, uses: &[Vec<ByGroup>], line: &mut dyn FnMut(String)) {
     line("conflicts: tables where both touch a row, and one changes it in a way that does not commute".into());
+    let mut has_split = false;
     for (first, kind) in program.kinds.iter().enumerate() {
         for (second, other) in program.kinds.iter().enumerate().skip(first) {
-            let tables = program.tables.iter().enumerate();
-            let of = tables.filter(|(table, _)| {
-                let (a, b) = (uses[first][*table], uses[second][*table]);
-                a != Uses::default() && b != Uses::default() && a.conflicts(b)
-            });
-            let of: Vec<&str> = of.map(|(_, table)| table.name.as_str()).collect();
+            let mut of = Vec::new();
+            for (table, (a, b)) in program.tables.iter().zip(uses[first].iter().zip(&uses[second])) {
+                let is_split = !a.iter().zip(b).any(|(a, b)| a.conflicts(*b));
+                if of_table(a).conflicts(of_table(b)) {
+                    has_split |= is_split;
+                    of.push(format!("{}{}", table.name, if is_split { "*" } else { "" }));
+                }
+            }
             let of = if of.is_empty() { "none".into() } else { of.join(", ") };
             line(format!("  {} and {}: {of}", kind.name, other.name));
         }
     }
-    text
+    if has_split {
+        line("  * they touch different groups of columns there ([groups]), so they do not conflict under ts=on".into());
+    }
 }
 
-fn uses_of(program: &Program, kind: &super::Kind) -> Vec<Uses> {
-    let mut uses = vec![Uses::default(); program.tables.len()];
+/// Returns the groups of columns that an access depends on, or changes.
+fn groups_of(access: &Access, table: &Table) -> Groups {
+    let index = table.indexes.iter().find(|index| Some(index.table as u16) == access.by_index);
+    let columns = index.into_iter().flat_map(|index| &index.columns);
+    columns.fold(access.groups, |groups, column| match table.columns[*column].at {
+        ColumnAt::Row { group, .. } => groups.union(Groups::of(group)),
+        ColumnAt::Key(_) => groups,
+    })
+}
+
+fn uses_of(program: &Program, kind: &super::Kind) -> Vec<ByGroup> {
+    let mut uses: Vec<ByGroup> =
+        program.tables.iter().map(|table| vec![Uses::default(); table.groups.len().max(1)]).collect();
     for step in &kind.code.steps {
-        let access = |access: u16| -> &Access { &kind.code.accesses[access as usize] };
-        match *step {
-            Step::Read { access: of } => uses[access(of).table as usize].reads = true,
-            Step::Modify { access: of, .. } => {
-                uses[access(of).table as usize].reads = true;
-                uses[access(of).table as usize].writes = true;
+        let none = Uses::default();
+        let (of, these) = match *step {
+            Step::Read { access } => (access, Uses { reads: true, ..none }),
+            Step::Modify { access, .. } => (access, Uses { reads: true, writes: true, ..none }),
+            Step::Update { access } => {
+                let changes = &kind.code.accesses[access as usize].changes;
+                let adds = changes.iter().all(|(change, ..)| *change != Change::Set);
+                (access, Uses { adds, writes: !adds, ..none })
             }
-            Step::Update { access: of } => {
-                let adds = access(of).changes.iter().all(|(change, ..)| *change != Change::Set);
-                let uses = &mut uses[access(of).table as usize];
-                if adds { uses.adds = true } else { uses.writes = true }
+            Step::Write { access } => (access, Uses { writes: true, ..none }),
+            Step::Insert { access, .. } => (access, Uses { inserts: true, ..none }),
+            Step::Delete { access } => (access, Uses { deletes: true, ..none }),
+            Step::Scan { access } | Step::Each { access, .. } => (access, Uses { scans: true, ..none }),
+            _ => continue,
+        };
+        let access = &kind.code.accesses[of as usize];
+        let table = access.table as usize;
+        let groups = groups_of(access, &program.tables[table]);
+        for (group, uses) in uses[table].iter_mut().enumerate() {
+            if groups.contains(Groups::of(group as u32)) {
+                *uses = uses.and(these);
             }
-            Step::Write { access: of } => uses[access(of).table as usize].writes = true,
-            Step::Insert { access: of, .. } => uses[access(of).table as usize].inserts = true,
-            Step::Delete { access: of } => uses[access(of).table as usize].deletes = true,
-            Step::Scan { access: of } | Step::Each { access: of, .. } => uses[access(of).table as usize].scans = true,
-            _ => {}
         }
     }
     uses

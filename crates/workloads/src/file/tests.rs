@@ -278,7 +278,28 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ("select sum(a) from t where id = 1 for update;", &["not for aggregates"]),
         ("select y from u where a = 1 order by y;", &["can't be ordered by y", "x, y"]),
         ("\\set x random_zipfian(1, 9, 1.0000001)\nselect a from t where id = 1;", &["1.001 or more"]),
-        ("select a from t where id in (select x from u);", &["not possible"]),
+        // What the language lacks has something in its place.
+        ("select a from t where id in (select x from u);", &["a select of its own before it", "\\gset"]),
+        ("select a from t where id = (select x from u);", &["a select of its own before it", "\\gset"]),
+        ("select a from (select a from t) as i;", &["a select of its own before it", "\\gset"]),
+        ("update t set a = (select max(y) from u) where id = 1;", &["a select of its own before it", "\\gset"]),
+        ("select i.a from t i where i.id = 1;", &["column 17: a table has no other name here; valid: t by itself"]),
+        ("update t as i set a = 1 where i.id = 1;", &["a table has no other name here; valid: t by itself"]),
+        ("delete from t as i where i.id = 1;", &["a table has no other name here; valid: t by itself"]),
+        ("select t.a from t where id = 1;", &["'t.a': a column has no table before it; valid: a"]),
+        ("select a from t where t.id = 1;", &["'t.id': a column has no table before it; valid: id"]),
+        ("update t set a = t.a * 2 where id = 1;", &["'t.a': a column has no table before it; valid: a"]),
+        ("select avg(a) from t where id < 5;", &["avg is not possible", "sum(A), count(*)", ":sum / :count"]),
+        ("\\set x avg(3)\nselect a from t where id = 1;", &["avg is not possible"]),
+        (
+            "select a from t where id = 1;\nupdate t set b = :a where id = 1;",
+            &["line 2", "unknown variable ':a'", "a is a column of t: its select sets it, if it ends with \\gset"],
+        ),
+        (
+            "update t set a = 12.5 where id = 1;",
+            &["'12.5' is no whole number", "12.50 of a numeric(9, 2) is written 1250"],
+        ),
+        ("update t set a = :half where id = 1;", &["half is 0.5, no whole number", "in its smallest unit"]),
         (
             "select (((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))))))));",
             &["parentheses"],
@@ -419,6 +440,14 @@ fn invariants_compare_groups_of_rows() {
         ("select sum(a + s) from t", "1", "s is a text"),
         ("select sum(a, b) from t", "1", "valid: count(*), sum(VALUE)"),
         ("select sum(a) from u where x = 1", "1", "whole table"),
+        ("select sum(a) from u where x = 1", "1", "sum(case when CONDITION then VALUE else 0 end)"),
+        ("select avg(a) from u", "1", "valid: sum(A) on one side, and NUMBER * count(*) on the other"),
+        ("select sum(o.a) from u o", "1", "a table has no other name here; valid: u by itself"),
+        ("select sum(u.a) from u", "1", "'u.a': a column has no table before it; valid: a"),
+        ("select sum(a) - (select sum(a) from t) from u", "1", "valid: one select on each side"),
+        ("select sum(b) from (select sum(a) as b from u group by x) as s", "1", "valid: one select on each side"),
+        ("(select sum(a) from u) + 1", "1", "valid: one select on each side"),
+        ("select sum(a) from u", "1.5", "'1.5' is no whole number"),
     ] {
         let error = check(first, second).expect_err(first);
         assert!(error.contains("invariant 'end'") && error.contains(part), "{first}: {error}");
@@ -435,8 +464,12 @@ fn rows_are_listed_by_their_keys_where_no_index_has_an_order() {
                 [[invariant]]\nname = \"each once\"\nequal = [\"select sum(n) - count(*) from t\", \"50\"]\n\
                 [[invariant]]\nname = \"all\"\nequal = [\"select count(*) from t\", \"10500\"]\n";
     let options = options("many.toml", text);
-    assert!(WorkloadFile::describe(&options).expect("valid").contains("hash index"), "no order is needed");
-    run::<Silo, FileWorkload>(&options, 1, 50).unwrap_or_else(|error| panic!("{error}"));
+    let described = WorkloadFile::describe(&options).expect("valid");
+    assert!(described.contains("hash index"), "no order is needed");
+    assert!(described.contains("t: 10500 rows of the 12000 in [rows]"), "{described}");
+    let checked = run::<Silo, FileWorkload>(&options, 1, 50).unwrap_or_else(|error| panic!("{error}"));
+    assert!(checked.0.starts_with("2 invariants of many hold: 'each once', 'all'; warning: "), "{}", checked.0);
+    assert!(checked.0.contains("loaded were 10500 of 12000 rows of t: [fill]"), "{}", checked.0);
 }
 
 /// A wrong invariant is found, and says by how much.
@@ -456,11 +489,37 @@ fn a_file_is_described() {
         "2 groups of columns",
         "by_item: 0 rows, index of orders",
         "look (35.0 %), declared read-only: scans orders",
-        "buy and buy: item, orders",
+        "buy and buy: item*, orders",
         "look and look: none",
     ] {
         assert!(text.contains(part), "'{part}' is not in:\n{text}");
     }
+}
+
+/// Groups of columns have versions of their own, if the protocol has them.
+#[test]
+fn conflicts_between_groups_of_columns_are_marked() {
+    let described = |script: &str, groups: &str| {
+        let other = "[[transaction]]\nname = \"other\"\nscript = 'select b from t where id = 1;'\n";
+        let text = with_script(script).replace("[parameters]", &format!("{groups}\n[parameters]")) + other;
+        WorkloadFile::describe(&options("one.toml", &text)).expect("valid")
+    };
+    let groups = "[groups]\nt = [[\"a\"], [\"b\", \"s\"]]";
+    let apart = described("update t set a = a * 2 where id = 1;", groups);
+    assert!(apart.contains("only and other: t*\n") && apart.contains("only and only: t\n"), "{apart}");
+    assert!(apart.contains("* they touch different groups of columns there"), "{apart}");
+    for (script, groups) in [
+        ("update t set a = a * 2 where id = 1;", ""),
+        ("update t set b = b * 2 where id = 1;", groups),
+        ("delete from t where id = 1;", groups),
+        ("insert into t (id) values (99);", groups),
+    ] {
+        let together = described(script, groups);
+        assert!(together.contains("only and other: t\n") && !together.contains('*'), "{script}: {together}");
+    }
+    // A scan by an index depends on the columns of the index.
+    let script = "\\foreach select x, y from u where a = 1\nupdate u set a = 2 where x = :x and y = :y;\n\\endforeach";
+    assert!(described(script, "").contains("only and only: u\n"));
 }
 
 /// Files that were cut, swapped and changed at random give an error or a workload that runs, and

@@ -157,7 +157,13 @@ impl View {
             planned.push(of_kind.map_err(|error| error.in_part(&part))?);
         }
         let think_times = FileWorkload::think_times(options);
-        let workload = FileWorkload { program, declares: false, uses_pieces: false, handles: Vec::new() };
+        let workload = FileWorkload {
+            program,
+            declares: false,
+            uses_pieces: false,
+            handles: Vec::new(),
+            left_out: Default::default(),
+        };
         Ok(View { workload, think_times, relations, relation_of, planned })
     }
 
