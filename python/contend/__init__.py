@@ -14,7 +14,7 @@ Bad input raises `InputError`, which says what is valid. Ctrl-C raises `Interrup
 from contend._contend import InputError, Interrupted, RunError, __version__
 from contend.frame import Frame
 from contend.playground import Playground, Step
-from contend.results import Advice, Explorations, History, Result, Saturation, Sweep, Verdict
+from contend.results import Advice, Explorations, History, Levels, Result, Saturation, Sweep, Verdict
 from contend.verbs import (
     advise,
     check,
@@ -26,6 +26,7 @@ from contend.verbs import (
     protocols,
     run,
     saturate,
+    sql,
     sweep,
     workloads,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "History",
     "InputError",
     "Interrupted",
+    "Levels",
     "Playground",
     "Result",
     "RunError",
@@ -55,6 +57,7 @@ __all__ = [
     "protocols",
     "run",
     "saturate",
+    "sql",
     "sweep",
     "workloads",
 ]

@@ -14,7 +14,9 @@ def submit(files: File | Sequence[File], executor: Any, *, shards: int, out: Fil
     """Submits each shard of a sweep to an executor, and returns its jobs.
 
     `out` is a folder that all of them reach. `jobs` is how many simulated points a shard measures at once; native points are
-    measured one at a time, and need a machine of their own. When all jobs have ended, `contend.sweep(files, out=out)` draws the
+    measured one at a time, and need a machine of their own. A further submission to the same folder goes on with what is missing, also
+    beside the first one: a point that another job measures at the moment is left to that job, and is measured here only if that job
+    was stopped. When all jobs have ended, `contend.sweep(files, out=out)` draws the
     figures, and measures nothing again.
     """
     if shards < 1:

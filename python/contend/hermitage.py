@@ -28,10 +28,10 @@ SCRIPTS: dict[str, list[_Step]] = {
     ],
 }
 
-# Adya's classes, the worst first.
-_CLASSES = ["internal", "G0", "G1a", "G1b", "G1c", "G-single", "G-nonadjacent", "G2-item", "G2"]
+# The classes of Adya, and of Bailis and others (OTV), the worst first.
+_CLASSES = ["internal", "G0", "G1a", "G1b", "G1c", "OTV", "G-single", "G-nonadjacent", "G2-item", "G2"]
 # The class of an anomaly whose name does not begin with it.
-_CLASS_OF = {"OTV vanishing transaction": "G-single", "P4 lost update": "G-single"}
+_CLASS_OF = {"P4 lost update": "G-single"}
 
 
 def table(protocols: list[str] | None) -> Frame:

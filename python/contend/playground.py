@@ -18,6 +18,7 @@ class Step:
         self._transaction = transaction
         self._text = text
         self._outcome: Any = "waits"
+        self._waits_for: list[int] = []
 
     @property
     def value(self) -> int | None:
@@ -30,6 +31,13 @@ class Step:
         return bool(self._outcome == "waits")
 
     @property
+    def waits_for(self) -> list[int]:
+        """The numbers of the transactions for which this step waits, any one of which alone would hold it up. Empty if it does not
+        wait, or if none alone holds it up.
+        """
+        return list(self._waits_for)
+
+    @property
     def aborted(self) -> str | None:
         """Why the protocol has aborted the transaction in this step; None if it has not."""
         return self._outcome.get("aborted") if isinstance(self._outcome, dict) else None
@@ -37,6 +45,8 @@ class Step:
     def __repr__(self) -> str:
         if self.waits:
             became = "waits"
+            if self._waits_for:
+                became += f" for {' and '.join(f'T{number}' for number in self._waits_for)}"
         elif self.aborted is not None:
             became = f"aborted: {self.aborted}"
         else:
@@ -195,8 +205,8 @@ class Playground:
         """Runs all steps from the beginning: the same steps always do the same."""
         script = {"protocol": self._protocol, "keys": list(self._rows.items()), "steps": self._script}
         played: dict[str, Any] = json.loads(_contend.play(json.dumps(script)))
-        for step, outcome in zip(self._steps, played["outcomes"], strict=True):
-            step._outcome = outcome
+        for step, outcome, waits_for in zip(self._steps, played["outcomes"], played["waits_for"], strict=True):
+            step._outcome, step._waits_for = outcome, waits_for
         return played
 
     def __repr__(self) -> str:

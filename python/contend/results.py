@@ -303,6 +303,47 @@ class Advice(Table):
         return of_rows(rows, ["entry", "throughput_tps", "abort_rate", "latency_ns_p50", "latency_ns_p99", "is_best"])
 
 
+class Levels(Table):
+    """The result of `sql`: the isolation levels of a database."""
+
+    @cached_property
+    def table(self) -> Frame:
+        """A row for each level."""
+        return of_rows(
+            [_level(of) for of in self.data["sql"]["levels"]],
+            ["level", "promise", "ok", "throughput_tps", "abort_rate", "anomaly", "anomalies", "transactions", "lost_writes",
+             "failed_invariants"],
+        )
+
+    @property
+    def server(self) -> str:
+        """The server's name and version."""
+        return str(self.data["sql"]["server"])
+
+    @cached_property
+    def latency(self) -> Frame:
+        """The latency of each type of transactions at each level, in microseconds."""
+        rows = [{**kind, "level": of["level"]["name"]} for of in self.data["sql"]["levels"] for kind in of["measured"]["kinds"]]
+        return of_rows(rows, ["level", "kind", "commits", "p50_us", "p99_us", "p999_us"])
+
+
+def _level(of: dict[str, Any]) -> Row:
+    measured, verified = of["measured"], of["verified"]
+    worst = verified["worst"]
+    return {
+        "level": of["level"]["name"],
+        "promise": of["level"]["promise"],
+        "ok": verified["kept"] and verified["losses"]["count"] == 0,
+        "throughput_tps": measured["throughput_tps"],
+        "abort_rate": measured["abort_rate"],
+        "anomaly": worst["class"] if worst else None,
+        "anomalies": verified["anomalies"],
+        "transactions": verified["commits"],
+        "lost_writes": verified["losses"]["count"],
+        "failed_invariants": len(measured["failed_invariants"]) + len(verified["failed_invariants"]),
+    }
+
+
 class Explorations(Table):
     """The result of `explore`."""
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from contend import _contend
 from contend.frame import Frame, of_rows
 from contend.progress import Callback, reporter
-from contend.results import Advice, Explorations, Result, Saturation, Sweep, Verdict
+from contend.results import Advice, Explorations, Levels, Result, Saturation, Sweep, Verdict
 
 Names = str | Sequence[str]
 Options = Mapping[str, object]
@@ -186,6 +186,27 @@ def sweep(
     return _call("sweep", locals(), Sweep)
 
 
+def sql(
+    file: File,
+    *,
+    url: str,
+    isolation: Names | None = None,
+    clients: Number | None = None,
+    seconds: Seconds | None = None,
+    rate: Number | None = None,
+    verify_transactions: Number | None = None,
+    reconnect: str | None = None,
+    beside: Names | None = None,
+    set: Options | None = None,
+    seed: Number | None = None,
+    progress: Progress = None,
+) -> Levels:
+    """Runs a workload file on PostgreSQL, MySQL, MariaDB or SQLite, and judges each isolation level by its own promise."""
+    if url == "-":
+        raise _contend.InputError("a URL is not read from stdin here; valid: the URL itself")
+    return _call("sql", locals(), Levels)
+
+
 def check(history: File, *, format: str | None = None, isolation: str | None = None) -> Verdict:
     """Judges a history in a file, also of another system: is it serializable, and if not, why?"""
     if os.fspath(history) == "-":
@@ -271,7 +292,7 @@ def _list(what: str, names: Sequence[str], **flags: object) -> Frame:
 
 def _document() -> None:
     """Adds the meaning of each argument to the functions' documentation, from the command line's help."""
-    functions: list[Callable[..., object]] = [compare, run, saturate, advise, explore, sweep, check]
+    functions: list[Callable[..., object]] = [compare, run, saturate, advise, explore, sweep, sql, check]
     for function in functions:
         meanings = {name.replace("-", "_"): meaning for name, meaning, _, _ in _contend.flags(function.__name__)}
         names = {name: name.rstrip("_") for name in inspect.signature(function).parameters}

@@ -12,6 +12,7 @@ from conftest import SHORT
 import contend
 from contend import _contend, verbs
 
+BANK = Path(__file__).parents[2] / "workloads" / "bank.toml"
 # Flags of the command line for files and texts, which the result replaces, and for stdin.
 REPLACED = {"json", "csv", "hdr", "out", "force", "help"}
 
@@ -45,6 +46,13 @@ REPLACED = {"json", "csv", "hdr", "out", "force", "help"}
         (lambda: contend.sweep("/nowhere.toml"), "/nowhere.toml"),
         (lambda: contend.sweep("/nowhere.toml", shard="0/4"), "shard"),
         (lambda: contend.check("/nowhere"), "/nowhere"),
+        (lambda: contend.sql("/nowhere.toml", url="sqlite:/nowhere/x"), "/nowhere.toml"),
+        (lambda: contend.sql("bank", url="sqlite:/nowhere/x"), "the path of a workload file"),
+        (lambda: contend.sql("litmus", url="sqlite:/nowhere/x"), "command line"),
+        (lambda: contend.sql(BANK, url="-"), "the URL itself"),
+        (lambda: contend.sql(BANK, url="oracle://me@localhost/db"), "postgres://"),
+        (lambda: contend.sql(BANK, url="sqlite:/nowhere/x"), "unable to open"),
+        (lambda: contend.sql(BANK, url="sqlite:/nowhere/x", clients=0), "1 to 1000"),
         (lambda: contend.load("/nowhere"), "/nowhere"),
         (lambda: contend.options("sillo"), "silo"),
         (lambda: contend.run("bank", **{**SHORT, "threads": 100_000}), "valid"),
@@ -66,13 +74,13 @@ def test_a_broken_line_of_a_history_is_named(tmp_path: Path) -> None:
         contend.check(file)
 
 
-@pytest.mark.parametrize("verb", ["compare", "run", "saturate", "advise", "explore", "sweep", "check"])
+@pytest.mark.parametrize("verb", ["compare", "run", "saturate", "advise", "explore", "sweep", "sql", "check"])
 def test_each_argument_is_a_flag_and_each_flag_an_argument(verb: str) -> None:
     function = getattr(verbs, verb)
     arguments = {name.rstrip("_").replace("_", "-") for name in inspect.signature(function).parameters}
     flags = {name for name, _, _, _ in _contend.flags(verb)}
     # A sweep's folder is its result.
-    replaced = {"list", "hash"} if verb == "sweep" else REPLACED
+    replaced = {"sweep": {"list", "hash"}, "sql": {*REPLACED, "history"}}.get(verb, REPLACED)
     assert arguments - {"progress"} == flags - replaced
     assert all(f"    {name}: " in (function.__doc__ or "") for name in inspect.signature(function).parameters if name != "progress")
 

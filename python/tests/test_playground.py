@@ -26,12 +26,44 @@ def test_a_step_that_waits_goes_on() -> None:
     young.write("x", 2)
     step = old.read("x")
     assert step.waits and old.waits and step.value is None
-    with pytest.raises(contend.InputError, match="waits"):
+    assert step.waits_for == [2] and repr(step) == "T1 read x: waits for T2"
+    with pytest.raises(contend.InputError, match="waits for T2"):
         old.commit()
     young.commit()
-    assert not step.waits and step.value == 2
+    assert not step.waits and step.value == 2 and step.waits_for == []
     old.commit()
     assert play.verdict().anomaly is None and play.verdict().transactions == 2
+
+
+def test_a_step_names_each_transaction_that_alone_would_hold_it_up() -> None:
+    play = contend.Playground("2pl-waitdie", {"x": 1, "y": 1})
+    first, second, third, fourth = (play.begin() for _ in range(4))
+    second.read("x"), third.read("x"), fourth.read("y")
+    step = first.write("x", 2)
+    assert step.waits_for == [2, 3] and "waits for T2 and T3" in repr(play)
+    second.rollback()
+    assert step.waits_for == [3]
+    third.commit()
+    assert not step.waits and step.waits_for == []
+
+
+def test_in_each_script_of_hermitage_a_wait_is_for_a_transaction_that_runs() -> None:
+    waits = 0
+    for protocol in contend.protocols()["name"]:
+        for script in SCRIPTS.values():
+            play = contend.Playground(protocol, {"x": 10, "y": 20})
+            running = {number: play.begin() for number in sorted({number for number, _ in script})}
+            for number, text in script:
+                transaction = running[number]
+                if transaction.waits or transaction.has_ended:
+                    continue
+                key, _, value = text.partition("=")
+                ends = {"commit": transaction.commit, "rollback": transaction.rollback}
+                step = ends[text]() if text in ends else transaction.write(key, int(value)) if value else transaction.read(key)
+                for holder in step.waits_for:
+                    assert holder != number and not running[holder].has_ended, repr(play)
+                waits += len(step.waits_for)
+    assert waits > 5
 
 
 def test_what_the_protocol_aborts_has_ended() -> None:

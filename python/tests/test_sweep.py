@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import json
+import multiprocessing
+import time
+from collections.abc import Iterable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SHORT
@@ -70,6 +76,44 @@ def test_submitit_measures_all_points(experiment: Path, tmp_path: Path) -> None:
     for job in cluster.submit(str(experiment), executor, shards=3, out=tmp_path / "sweep", jobs=1):
         job.result()
     assert "0 points measured, 3 kept" in repr(contend.sweep(experiment, out=tmp_path / "sweep", progress=False))
+
+
+def processes(count: int) -> ProcessPoolExecutor:
+    """Processes that have not inherited a run."""
+    return ProcessPoolExecutor(max_workers=count, mp_context=multiprocessing.get_context("spawn"))
+
+
+def measured(jobs: Iterable[Future[str]]) -> int:
+    """How many points the jobs have measured: `shard 1/2: 3 points measured, 0 kept`."""
+    return sum(int(job.result().split(": ")[1].split()[0]) for job in jobs)
+
+
+def test_submissions_after_a_kill_and_beside_each_other_measure_each_point_once(tmp_path: Path) -> None:
+    file, out = tmp_path / "many.toml", tmp_path / "sweep"
+    file.write_text(EXPERIMENT.replace("1e-5", "2e-3").replace("[1, 2, 4]", "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]"))
+    points = out / "points"
+
+    def submitted(executor: Executor, shards: int) -> list[Any]:
+        return cluster.submit(file, executor, shards=shards, out=out, jobs=1)
+
+    with processes(1) as executor:
+        jobs = submitted(executor, 2)
+        while not list(points.glob("*.json")):
+            time.sleep(0.01)
+        for process in multiprocessing.active_children():
+            process.kill()
+        with pytest.raises(BrokenProcessPool):
+            for job in jobs:
+                job.result()
+    there = len(list(points.glob("*.json")))
+    assert 1 <= there < 12
+    # Two submissions at a time, and their parts are not the same.
+    with processes(1) as first, processes(2) as second:
+        both = [*submitted(first, 2), *submitted(second, 3)]
+        assert measured(both) == 12 - there
+    assert "0 points measured, 12 kept" in repr(contend.sweep(file, out=out, progress=False))
+    kept = [json.loads(point.read_text()) for point in points.iterdir()]
+    assert len(kept) == 12 and all(point["provenance"]["attempt"] == 1 for point in kept)
 
 
 def test_charts_are_drawn_without_a_network(compared: contend.Result) -> None:

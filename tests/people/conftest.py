@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
 import pytest
+import servers
 from playwright.sync_api import sync_playwright
 
 CONTEND = os.environ["CONTEND"]
@@ -110,6 +112,20 @@ def many(result):
         result["protocols"].append(entry)
 
 
+def databases(folder):
+    """Pages of `contend sql`: a level that keeps its promise with arrivals and the engine beside it; and levels that show anomalies,
+    from a file whose name would run if it were taken for HTML.
+    """
+    workloads = pathlib.Path(__file__).parents[2] / "workloads"
+    hostile = folder / f"{HOSTILE.replace('/', '')}.toml"
+    shutil.copy(workloads / "counter.toml", hostile)
+    small = ["--seconds", "0.2", "--clients", "4", "--verify-transactions", "400"]
+    contend("sql", str(workloads / "bank.toml"), "--url", f"sqlite:{folder / 'bank.db'}", "--beside", "silo,si", "--rate", "200", "--out", str(folder / "sqlite"), *small)
+    with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
+        contend("sql", str(hostile), "--url", server.url, "--out", str(folder / "mariadb"), *small)
+    return {name: folder / name / "report.html" for name in ["sqlite", "mariadb"]}
+
+
 @pytest.fixture(scope="session")
 def pages(folder):
     """A page of each kind, by name."""
@@ -129,6 +145,7 @@ def pages(folder):
         "partial": redrawn(folder, "partial", "kinds", partial),
         "hostile": redrawn(folder, "hostile", "kinds", hostile),
         "many": redrawn(folder, "many", "kinds", many),
+        **databases(folder),
     }
     (folder / "tiny.toml").write_text(EXPERIMENT)
     contend("sweep", str(folder / "tiny.toml"), "--out", str(folder / "sweep"))

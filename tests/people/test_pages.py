@@ -6,7 +6,7 @@ import time
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-PAGES = ["default", "kinds", "log", "contended", "chip", "open", "saturation", "advice", "failed", "partial", "hostile", "many", "experiment", "experiments"]
+PAGES = ["default", "kinds", "log", "contended", "chip", "open", "saturation", "advice", "failed", "partial", "hostile", "many", "experiment", "experiments", "sqlite", "mariadb"]
 SCREENS = [(360, "light"), (768, "light"), (1280, "light"), (1280, "dark")]
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
@@ -162,6 +162,30 @@ def test_what_failed_is_shown_with_its_cycle(chromium, pages):
     for edge in entry["verification"]["cycle"]:
         assert f"T{edge['from']}" in cycle and edge["dependency"] in cycle and edge["key"] in cycle
         assert f"T{edge['from']}" in page.inner_text("dd pre")
+    page.context.close()
+
+
+def test_the_levels_of_a_database_are_those_of_the_result(chromium, pages):
+    result = json.loads((pages["mariadb"].parent / "results.json").read_text())["sql"]
+    page, _ = opened(chromium, pages["mariadb"], width=360)
+    rows = page.evaluate("[...document.querySelector('table').tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent))")
+    assert [row[0] for row in rows] == [of["level"]["name"] for of in result["levels"]]
+    for row, of in zip(rows, result["levels"]):
+        assert row[1] == f"✓ kept {of['level']['promise']}"
+        number, _, unit = row[2].partition("\u00a0")
+        tps = of["measured"]["throughput_tps"]
+        assert abs(float(number) * {"": 1, "k": 1e3}[unit] - tps) <= max(tps * 0.01, 0.1), (row, tps)
+    worst = {of["level"]["name"]: of["verified"]["worst"] for of in result["levels"]}
+    assert worst["read-committed"]["class"] == "G-single" and worst["serializable"] is None
+    told = page.inner_text("dl")
+    for step in worst["read-committed"]["steps"]:
+        assert f"T{step['txn']}" in told and step["reason"] in told.replace("\u00a0", " ")
+    headings = page.evaluate("[...document.querySelectorAll('h2')].map(heading => heading.textContent)")
+    assert headings == ["Throughput", "Latency", "Aborts", "Promises", "Anomalies", "Invariants", "What was lost", "The same again", "Configuration"]
+    page.context.close()
+    page, _ = opened(chromium, pages["sqlite"])
+    text = page.inner_text("body")
+    assert "200.0/s arrived" in text and "silo" in text and "secret7" not in text
     page.context.close()
 
 

@@ -59,9 +59,20 @@ enum Found {
     Result(Box<ResultFile>, Option<History>),
     Saturation(Box<SaturationFile>),
     Advice(Box<Advice>),
-    Explorations { violated: bool, partial: bool },
+    Explorations {
+        violated: bool,
+        partial: bool,
+    },
     Sweep(Status),
-    Judgement { kept: bool, picture: Option<String> },
+    Judgement {
+        kept: bool,
+        picture: Option<String>,
+    },
+    #[cfg(feature = "sql")]
+    Levels {
+        status: Status,
+        page: String,
+    },
     Lists,
 }
 
@@ -103,6 +114,8 @@ impl Answer {
             Found::Result(result, _) => Some(report::html(result, &show::command(result, verb_of(result)))),
             Found::Saturation(file) => Some(report::saturation_html(file, &cmd::saturate::command(file))),
             Found::Advice(advice) => Some(report::advice_html(advice, &cmd::advise::again(advice))),
+            #[cfg(feature = "sql")]
+            Found::Levels { page, .. } => Some(page.clone()),
             Found::Explorations { .. } | Found::Sweep(_) | Found::Judgement { .. } | Found::Lists => None,
         }
     }
@@ -123,6 +136,8 @@ impl Answer {
             Found::Saturation(file) => file.protocols.iter().any(|found| found.failed()),
             Found::Explorations { violated, .. } => *violated,
             Found::Sweep(status) => *status == Status::CheckFailed,
+            #[cfg(feature = "sql")]
+            Found::Levels { status, .. } => *status == Status::CheckFailed,
             Found::Judgement { kept, .. } => !kept,
             Found::Advice(_) | Found::Lists => false,
         }
@@ -136,6 +151,8 @@ impl Answer {
             Found::Advice(advice) => advice.partial,
             Found::Explorations { partial, .. } => *partial,
             Found::Sweep(status) => *status == Status::Interrupted,
+            #[cfg(feature = "sql")]
+            Found::Levels { status, .. } => *status == Status::Interrupted,
             Found::Judgement { .. } | Found::Lists => false,
         }
     }
@@ -285,6 +302,17 @@ fn answer(command: &Command, stop: &Stop, observer: &dyn Observer) -> Result<Opt
                 found: Found::Explorations { violated, partial: stop.is_requested() },
             })
         }
+        #[cfg(feature = "sql")]
+        Command::Sql(args) if args.file != args::LITMUS => {
+            let compared = cmd::sql::measured(args, stop, observer, &|_, _| Ok(()))?;
+            Some(Answer {
+                json: serde_json::to_value(&compared).expect("plain data"),
+                text: compared.text(),
+                found: Found::Levels { status: compared.status(), page: compared.page(args) },
+            })
+        }
+        #[cfg(not(feature = "sql"))]
+        Command::Sql(_) => return Err(UserError::refused(crate::WITHOUT_SQL)),
         Command::Check(args) => Some(Answer::of_judgement(cmd::check::judged(args)?)),
         Command::List(args) => Some(Answer { json: cmd::list::lists(args)?, text: String::new(), found: Found::Lists }),
         _ => return Err(UserError::refused("this verb has no answer for programs; valid: the command line runs it")),

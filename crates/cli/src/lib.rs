@@ -40,6 +40,10 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 2;
 /// The exit status after Ctrl-C: by the convention of shells, 128 and the signal's number.
 const INTERRUPTED: u8 = 130;
+/// What a build without the feature `sql` says of the verb.
+#[cfg(not(feature = "sql"))]
+const WITHOUT_SQL: &str =
+    "this contend was built without SQL; valid: cargo build -p contend-cli --release --features sql";
 
 impl UserError {
     /// Returns the error of a command that is refused: its input is not valid, a file can't be read
@@ -123,9 +127,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "sql")]
         Command::Sql(args) => cmd::sql::run(&args),
         #[cfg(not(feature = "sql"))]
-        Command::Sql(_) => Err(UserError::refused(
-            "this contend was built without SQL; valid: cargo build -p contend-cli --release --features sql",
-        )),
+        Command::Sql(_) => Err(UserError::refused(WITHOUT_SQL)),
         Command::Check(args) => cmd::check::run(&args),
         Command::Recover(args) => cmd::log::recover(&args),
         Command::Log(args) => cmd::log::log(&args),

@@ -20,6 +20,10 @@ pub enum Class {
     G1b,
     /// Circular information flow: a cycle of write- and read-dependencies.
     G1c,
+    /// Observed transaction vanishes: a transaction saw a write of another one, and a later read of
+    /// it saw a state from before a write of that other one. Peter Bailis and others, "Highly
+    /// available transactions: virtues and limitations", VLDB 2014.
+    Otv,
     /// A cycle with exactly one anti-dependency: lost update, read skew.
     GSingle,
     /// A cycle with several anti-dependencies, no two in a row: a long fork, the mark of a snapshot
@@ -33,12 +37,13 @@ pub enum Class {
 
 impl Class {
     /// Every class, the most severe first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Internal,
         Self::G0,
         Self::G1a,
         Self::G1b,
         Self::G1c,
+        Self::Otv,
         Self::GSingle,
         Self::GNonadjacent,
         Self::G2Item,
@@ -51,6 +56,7 @@ impl Class {
         let weakest = match self {
             Self::Internal | Self::G0 => Isolation::ReadUncommitted,
             Self::G1a | Self::G1b | Self::G1c => Isolation::ReadCommitted,
+            Self::Otv => Isolation::MonotonicAtomicView,
             Self::GSingle | Self::GNonadjacent => Isolation::Snapshot,
             Self::G2Item | Self::G2 => Isolation::Serializable,
         };
@@ -64,6 +70,7 @@ impl Class {
             Self::G1a => "G1a",
             Self::G1b => "G1b",
             Self::G1c => "G1c",
+            Self::Otv => "OTV",
             Self::GSingle => "G-single",
             Self::GNonadjacent => "G-nonadjacent",
             Self::G2Item => "G2-item",

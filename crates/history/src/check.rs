@@ -4,18 +4,22 @@
 //! transactions. The history is serializable if and only if the graph has no cycle and
 //! every read saw what a committed transaction left. Source: Atul Adya, Barbara Liskov, Patrick
 //! O'Neil, "Generalized Isolation Level Definitions", ICDE 2000; G-single is Adya's thesis (MIT,
-//! 1999), G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
+//! 1999), OTV is the one of Peter Bailis, Aaron Davidson, Alan Fekete, Ali Ghodsi, Joseph M.
+//! Hellerstein, Ion Stoica, "Highly Available Transactions: Virtues and Limitations", VLDB 2014,
+//! G-nonadjacent is the condition of Andrea Cerone, Alexey Gotsman, "Analysing Snapshot
 //! Isolation", PODC 2016.
 //!
 //! # Departures
 //! A point read that finds no row is a predicate read, `key = k`; the rows that a scan returns are
 //! item reads. Two versions over one state are reported as they are, not as the cycles that follow
-//! from them.
+//! from them. The rows of one scan are read at once, so no part of a scan is a later read (OTV)
+//! than another part.
 //!
 //! # Limits
 //! Real time is not in a history, so strictness is not judged. Where the history does not say which
 //! delete left a key absent, and more than one could have, only what holds in every case is used:
-//! an anomaly may go unseen, none is made up.
+//! an anomaly may go unseen, none is made up. Where the order of an item's versions is not known,
+//! an OTV may be reported as G-single.
 
 use std::fmt;
 

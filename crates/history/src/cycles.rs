@@ -4,16 +4,20 @@
 //! within a component are kept here. Each class of cycle is a cycle in a part of this graph:
 //!
 //! - G0 in the write-dependencies; G1c in the write- and read-dependencies;
+//! - OTV is the one class that asks for the order of a transaction's own operations: the module
+//!   `vanish` finds it;
 //! - G-single and G-nonadjacent in a graph of two copies of each transaction, the second of which
 //!   is entered by an anti-dependency and left by anything else. A shortest closed walk here passes
 //!   no transaction twice: of the two loops it would split into there, one has no two
 //!   anti-dependencies in a row, and is shorter;
 //! - G2-item in the graph without predicate anti-dependencies; G2 in the whole.
 //!
-//! So whether a class occurs is decided in linear time. Of each component the first class that
-//! occurs is reported: a level that allows it allows every later one. The cycle shown is a shortest
-//! one of its class, as long as the search for it stays within its budget; beyond, the shortest
-//! found.
+//! So whether a class other than OTV occurs is decided in linear time. Of each component the first
+//! class that occurs is reported: a level that allows it allows every later one. The cycle shown is
+//! a shortest one of its class, as long as the search for it stays within its budget; beyond, the
+//! shortest found.
+
+mod vanish;
 
 use std::collections::VecDeque;
 
@@ -65,6 +69,11 @@ pub(crate) fn find(
     let mut budget = SEARCH_BUDGET;
     for stage in Stage::ALL {
         if stage == Stage::NonAdjacent {
+            for vanished in vanish::find(context, &core, &explained) {
+                let cycle = vanished.cycle;
+                findings.report(Class::Otv, || explain::cycle(context, Class::Otv, &cycle));
+                explained[vanished.component] = true;
+            }
             for &txn in forked.iter().filter(|&&txn| node_of[txn as usize] != NONE) {
                 explained[core.component[node_of[txn as usize] as usize] as usize] = true;
             }

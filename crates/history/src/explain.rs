@@ -37,6 +37,7 @@ pub(crate) fn cycle(context: Context<'_>, class: Class, cycle: &[Dependency]) ->
     let name = match class {
         Class::G0 => "dirty write",
         Class::G1c => "circular information flow",
+        Class::Otv => "observed transaction vanishes",
         Class::GSingle if is_lost_update(context, cycle) => "lost update",
         Class::GSingle => "read skew",
         Class::GNonadjacent => "long fork",
@@ -183,7 +184,7 @@ fn names_state(context: Context<'_>, txn: u32, op: u32, item: ItemId) -> bool {
 }
 
 /// Returns the state of the item that the operation read, or that it wrote over.
-fn seen(context: Context<'_>, txn: u32, op: u32, item: ItemId) -> Option<State> {
+pub(crate) fn seen(context: Context<'_>, txn: u32, op: u32, item: ItemId) -> Option<State> {
     match &transaction(context, txn).ops[op as usize] {
         Op::Read { seen, .. } => Some(*seen),
         Op::Write { over, .. } => Some(*over),

@@ -287,6 +287,18 @@ impl<'h> VersionOrder<'h> {
         Observed::State(state)
     }
 
+    /// By version: its place among the item's versions; [`NONE`] where that is not certain.
+    pub(crate) fn positions(&self) -> Vec<u32> {
+        let mut positions = vec![NONE; self.versions.len()];
+        for item in (0..self.loaded.len()).filter(|&item| self.absence[item].ordered) {
+            let after = |&state: &StateId| Some(self.successor[state as usize]).filter(|&next| next != NONE);
+            for (position, version) in (0..).zip(std::iter::successors(Some(self.initial(item)), after).skip(1)) {
+                positions[version as usize] = position;
+            }
+        }
+        positions
+    }
+
     /// What a transaction wrote over, if it wrote the item and that is known.
     pub(crate) fn overwritten_by(&self, item: usize, id: u64) -> Option<StateId> {
         self.find(item, id).map(|version| self.predecessor[version as usize]).filter(|&state| state < BROKEN)

@@ -8,6 +8,7 @@
 //! | `charts` | the charts of a result |
 //! | `advice` | the page of an advice |
 //! | `saturation` | the page of a search for the highest rate |
+//! | `sql` | the page of the levels of a database (in a build with the feature `sql`) |
 //! | `conflicts` | where aborts came from |
 
 mod advice;
@@ -17,6 +18,8 @@ mod cycle;
 mod page;
 mod picture;
 mod saturation;
+#[cfg(feature = "sql")]
+mod sql;
 
 use std::fmt::Write;
 
@@ -30,6 +33,8 @@ pub use cycle::svg_file as cycle_svg;
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 pub use saturation::html as saturation_html;
+#[cfg(feature = "sql")]
+pub use sql::{arrivals as sql_arrivals, html as sql_html};
 
 /// Returns the whole page. `command` repeats the run.
 pub fn html(result: &ResultFile, command: &str) -> String {

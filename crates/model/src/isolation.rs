@@ -6,8 +6,10 @@ use std::str::FromStr;
 /// An isolation level: a set of anomalies that histories must not have.
 ///
 /// The levels are the portable ones of Adya, Liskov and O'Neil ("Generalized isolation level
-/// definitions", ICDE 2000): PL-1, PL-2, snapshot isolation, PL-3. They order transactions only by
-/// their reads and writes: no level promises an order that agrees with real time.
+/// definitions", ICDE 2000): PL-1, PL-2, snapshot isolation, PL-3. Monotonic atomic view is that of
+/// Bailis, Davidson, Fekete, Ghodsi, Hellerstein and Stoica ("Highly available transactions:
+/// virtues and limitations", VLDB 2014). They order transactions only by their reads and writes: no
+/// level promises an order that agrees with real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isolation {
     /// Nothing is promised.
@@ -16,8 +18,11 @@ pub enum Isolation {
     ReadUncommitted,
     /// PL-2: forbids G0 and G1.
     ReadCommitted,
-    /// Forbids G0, G1, G-single and every other cycle without two anti-dependencies in a row. So
-    /// write skew is allowed, and a long fork is not (Cerone and Gotsman, "Analysing Snapshot
+    /// Forbids G0, G1 and OTV: once a transaction has seen a write of another one, its later reads
+    /// see all the other one's writes.
+    MonotonicAtomicView,
+    /// Forbids G0, G1, OTV, G-single and every other cycle without two anti-dependencies in a row.
+    /// So write skew is allowed, and a long fork is not (Cerone and Gotsman, "Analysing Snapshot
     /// Isolation", PODC 2016).
     Snapshot,
     /// PL-3: forbids every anomaly.
@@ -26,8 +31,14 @@ pub enum Isolation {
 
 impl Isolation {
     /// Every level, the weakest first.
-    pub const ALL: [Self; 5] =
-        [Self::None, Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::ReadUncommitted,
+        Self::ReadCommitted,
+        Self::MonotonicAtomicView,
+        Self::Snapshot,
+        Self::Serializable,
+    ];
 
     /// Whether an invariant that every single transaction preserves is preserved by all
     /// transactions together. Workloads check their invariants only then.
@@ -41,6 +52,7 @@ impl Isolation {
             Self::None => "none",
             Self::ReadUncommitted => "read-uncommitted",
             Self::ReadCommitted => "read-committed",
+            Self::MonotonicAtomicView => "monotonic-atomic-view",
             Self::Snapshot => "snapshot",
             Self::Serializable => "serializable",
         }
@@ -103,7 +115,8 @@ mod tests {
         let error = "serialisable".parse::<Isolation>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown isolation level `serialisable`: expected none, read-uncommitted, read-committed, snapshot or serializable"
+            "unknown isolation level `serialisable`: expected none, read-uncommitted, read-committed, \
+             monotonic-atomic-view, snapshot or serializable"
         );
     }
 }

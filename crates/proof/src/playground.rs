@@ -5,6 +5,9 @@
 //! waits does not go on until another one lets it; its outcome then changes from `waits` to what it
 //! has become.
 //!
+//! No protocol says for which transaction it waits. That is found by more scripts: in each the
+//! other transactions are given up but one. If the step still waits, it waits for that one.
+//!
 //! ```text
 //! script ── Conductor, a strategy ──> the core whose step it is, until it is done or only waits
 //!                                  └> each core that waits, until no one gets further
@@ -91,6 +94,9 @@ pub enum Outcome {
 pub struct Played {
     /// The outcome of each step.
     pub outcomes: Vec<Outcome>,
+    /// The transactions for which each step waits, any one of which suffices to hold it up. None if
+    /// the step does not wait, if only several together hold it up, or if it waits for none.
+    pub waits_for: Vec<Vec<usize>>,
     /// The isolation level that the protocol promises.
     pub isolation: String,
     /// The judgement on the transactions that have committed, by that level. T1 is the transaction
@@ -274,9 +280,73 @@ pub fn play(script: &Script) -> Result<Played, RunError> {
     let transactions = checked(script)?;
     // The explorer's machine keeps its memory for each host thread.
     std::thread::scope(|scope| {
-        let played = scope.spawn(|| play_here(script, protocol, transactions));
+        let played = scope.spawn(|| {
+            let mut played = play_here(script, protocol, transactions)?;
+            let waits_for = played.outcomes.iter().enumerate().map(|(step, outcome)| match outcome {
+                Outcome::Waits => holders(script, protocol, &played.outcomes, step),
+                _ => Ok(Vec::new()),
+            });
+            played.waits_for = waits_for.collect::<Result<_, _>>()?;
+            Ok(played)
+        });
         played.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Returns the transactions for which a step waits.
+fn holders(
+    script: &Script,
+    protocol: &ProtocolPlan,
+    outcomes: &[Outcome],
+    step: usize,
+) -> Result<Vec<usize>, RunError> {
+    let waiting = script.steps[step].transaction;
+    let running = running(script, outcomes);
+    let waits_beside = |kept: Option<usize>| {
+        let given_up = running.iter().filter(|(transaction, _)| *transaction != waiting && Some(*transaction) != kept);
+        let mut steps = script.steps.clone();
+        for (transaction, waits) in given_up {
+            let rollback = ScriptStep { transaction: *transaction, action: Action::Rollback };
+            // A transaction that waits takes no further step, so it gives up where it would wait.
+            // One that waits to begin has to begin first.
+            match waits {
+                Some(at) if steps[*at].action != Action::Begin => steps[*at] = rollback,
+                _ => steps.push(rollback),
+            }
+        }
+        let script = Script { steps, ..script.clone() };
+        let transactions = script.steps.iter().map(|step| step.transaction).max().unwrap_or(0);
+        Ok::<_, RunError>(play_here(&script, protocol, transactions)?.outcomes[step] == Outcome::Waits)
+    };
+    let mut holders = Vec::new();
+    // A step that waits although nobody else is there waits for no transaction.
+    if !waits_beside(None)? {
+        for (transaction, _) in running.iter().filter(|(transaction, _)| *transaction != waiting) {
+            if waits_beside(Some(*transaction))? {
+                holders.push(*transaction);
+            }
+        }
+    }
+    Ok(holders)
+}
+
+/// Returns the transactions that have not ended, each with the step in which it waits.
+fn running(script: &Script, outcomes: &[Outcome]) -> Vec<(usize, Option<usize>)> {
+    let mut running: Vec<(usize, Option<usize>)> = Vec::new();
+    for (at, (step, outcome)) in script.steps.iter().zip(outcomes).enumerate() {
+        let ends = matches!(step.action, Action::Commit | Action::Rollback) || matches!(outcome, Outcome::Aborted(_));
+        match outcome {
+            Outcome::Waits => {
+                running.retain(|(transaction, _)| *transaction != step.transaction);
+                running.push((step.transaction, Some(at)));
+            }
+            _ if ends => running.retain(|(transaction, _)| *transaction != step.transaction),
+            _ if step.action == Action::Begin => running.push((step.transaction, None)),
+            _ => {}
+        }
+    }
+    running.sort_unstable();
+    running
 }
 
 /// Checks the steps, and returns the number of transactions.
@@ -334,7 +404,8 @@ fn play_here(script: &Script, protocol: &ProtocolPlan, transactions: usize) -> R
     }
     let mut verification = verify_history(&recorded(&engine, committed), protocol.info.isolation);
     rename(&mut verification, &stage.numbers.borrow(), &script.keys);
-    Ok(Played { outcomes, isolation: protocol.info.isolation.name().into(), verification })
+    let waits_for = vec![Vec::new(); outcomes.len()];
+    Ok(Played { outcomes, waits_for, isolation: protocol.info.isolation.name().into(), verification })
 }
 
 /// Gives transactions the numbers in which they began, and keys their names: for the engine each
@@ -463,9 +534,37 @@ mod tests {
         let steps = [(1, Begin), (2, Begin), (2, Write(0, 7)), (1, Write(0, 8)), (2, Commit), (1, Commit)];
         let waiting = played("2pl-waitdie", &steps[..4]).expect("valid");
         assert_eq!(waiting.outcomes[3], Outcome::Waits, "the older one waits");
+        assert_eq!(waiting.waits_for, [vec![], vec![], vec![], vec![2]]);
         let done = played("2pl-waitdie", &steps).expect("valid");
         assert_eq!(done.outcomes, [Outcome::Done(None); 6]);
+        assert!(done.waits_for.iter().all(Vec::is_empty));
         assert_eq!(done.verification.transactions, 2);
+    }
+
+    #[test]
+    fn a_step_waits_for_each_transaction_that_alone_would_hold_it_up() {
+        // T2 and T3 have read x, T4 has read y.
+        let begun = [(1, Begin), (2, Begin), (3, Begin), (4, Begin), (2, Read(0)), (3, Read(0)), (4, Read(1))];
+        let steps = [&begun[..], &[(1, Write(0, 7))]].concat();
+        let two = played("2pl-waitdie", &steps).expect("valid");
+        assert_eq!((two.outcomes[7], &two.waits_for[7]), (Outcome::Waits, &vec![2, 3]), "and not for T4");
+        let one = played("2pl-waitdie", &[&steps[..], &[(2, Commit)]].concat()).expect("valid");
+        assert_eq!((one.outcomes[7], &one.waits_for[7]), (Outcome::Waits, &vec![3]));
+        // T1 waits for T2, which waits for T3: not for T3 itself.
+        let chain = [
+            (1, Begin),
+            (2, Begin),
+            (3, Begin),
+            (3, Write(1, 5)),
+            (2, Write(0, 5)),
+            (2, Write(1, 6)),
+            (1, Write(0, 6)),
+        ];
+        let chain = played("2pl-waitdie", &chain).expect("valid");
+        assert_eq!(&chain.waits_for[5..], [vec![3], vec![2]]);
+        // Transactions wait to begin.
+        let queue = played("hstore", &[(1, Begin), (2, Begin), (3, Begin)]).expect("valid");
+        assert_eq!(queue.waits_for, [vec![], vec![1], vec![1, 2]]);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The table of anomalies by isolation level: transactions of two or three sessions, step by step.
 //!
-//! The tests are those of Martin Kleppmann's Hermitage, as far as the checker has a class of its
-//! own for them, and one of a key that is deleted and inserted again. Each runs in one order of
-//! steps, on fresh tables. The verdict comes from the history, not from the values that a test
-//! expects.
+//! The tests are those of Martin Kleppmann's Hermitage, and one of a key that is deleted and
+//! inserted again. Each runs in one order of steps, on fresh tables. The verdict comes from the
+//! history, not from the values that a test expects.
 
 mod steps;
 
@@ -48,7 +47,7 @@ const fn test(
     Litmus { name, class, transactions, order }
 }
 
-pub(crate) const TESTS: [Litmus; 12] = [
+pub(crate) const TESTS: [Litmus; 13] = [
     test("G0 dirty write", Class::G0, &["write-both", "write-both"], &[1, 2, 1, 1, 2, 2]),
     test("G1a aborted read", Class::G1a, &["write-and-take-back", "read-first"], &[1, 2, 1, 2]),
     test("G1b intermediate read", Class::G1b, &["write-twice", "read-first"], &[1, 2, 1, 1, 2]),
@@ -58,6 +57,12 @@ pub(crate) const TESTS: [Litmus; 12] = [
         Class::G1c,
         &["write-first-read-second", "write-second-read-first"],
         &[1, 2, 1, 2, 1, 2],
+    ),
+    test(
+        "OTV observed transaction vanishes",
+        Class::Otv,
+        &["write-both", "write-both", "read-both-thrice"],
+        &[1, 1, 2, 1, 3, 3, 2, 3, 3, 2, 3, 3, 3],
     ),
     test("PMP phantom read", Class::GSingle, &["list-twice", "insert"], &[1, 2, 2, 1, 1]),
     test("P4 lost update", Class::GSingle, &["add-one", "add-one"], &[1, 2, 1, 2, 1, 2]),

@@ -108,10 +108,14 @@ impl Counts {
         self.aborts_by_reason.values().sum()
     }
 
+    /// Returns the number of all tries.
+    pub fn tries(&self) -> u64 {
+        self.commits + self.cancelled + self.unknown + self.aborts()
+    }
+
     /// Returns aborted tries as a share of all tries.
     pub fn abort_rate(&self) -> f64 {
-        let aborts = self.aborts();
-        aborts as f64 / (self.commits + self.cancelled + self.unknown + aborts).max(1) as f64
+        self.aborts() as f64 / self.tries().max(1) as f64
     }
 
     pub(crate) fn add(&mut self, other: &Counts) {
@@ -136,6 +140,8 @@ pub struct KindResult {
     pub p50_us: f64,
     /// The 99th percentile of it.
     pub p99_us: f64,
+    /// The 99.9th percentile of it.
+    pub p999_us: f64,
 }
 
 /// A run that was recorded and judged.
@@ -152,6 +158,8 @@ pub struct Verified {
     pub anomalies: usize,
     /// The worst of them, with its evidence.
     pub worst: Option<Anomaly>,
+    /// At most nine others, the worst first.
+    pub further: Vec<Anomaly>,
     /// How a serial run of the same transactions differs, although no anomaly was found.
     pub serial_replay_differs: Option<String>,
     /// Whether everything about the order of versions was known.

@@ -285,7 +285,13 @@ impl Run<'_> {
             let mut all = histogram();
             done.iter().for_each(|done| all.add(&done.latencies[kind]).expect("histograms of one shape"));
             let at = |quantile: f64| all.value_at_quantile(quantile) as f64;
-            KindResult { kind: (*name).into(), commits: all.len(), p50_us: at(0.5), p99_us: at(0.99) }
+            KindResult {
+                kind: (*name).into(),
+                commits: all.len(),
+                p50_us: at(0.5),
+                p99_us: at(0.99),
+                p999_us: at(0.999),
+            }
         });
         let open_loop = self.config.rate.map(|rate| {
             let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum();
@@ -369,6 +375,7 @@ pub(crate) fn judge(history: &History, promise: Isolation, counts: Counts) -> Re
         kept: report.violates(promise).is_none() && differs.is_none(),
         anomalies: report.anomalies_met,
         worst: report.anomalies.first().cloned(),
+        further: report.anomalies.iter().skip(1).cloned().collect(),
         serial_replay_differs: differs.map(|differs| differs.to_string()),
         exact: report.is_exact(),
         losses: Losses::default(),

@@ -190,7 +190,8 @@ pub(crate) struct CheckArgs {
     /// elle-register (list-append and rw-register histories of Jepsen and elle-cli, as EDN or JSON)
     #[arg(long, value_name = "FORMAT", default_value = "contend")]
     pub(crate) format: String,
-    /// The level to judge by: none, read-uncommitted, read-committed, snapshot, serializable
+    /// The level to judge by: none, read-uncommitted, read-committed, monotonic-atomic-view,
+    /// snapshot, serializable
     #[arg(long, value_name = "LEVEL", default_value = "serializable")]
     pub(crate) isolation: String,
     /// As JSON

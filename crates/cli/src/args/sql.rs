@@ -7,9 +7,9 @@ use clap::Args;
 use contend_runner::RunConfig;
 use contend_runner::arrivals::{ArrivalProcess, Arrivals, Rate};
 use contend_runner::units::parse_time;
-use contend_sql::Target;
 use contend_sql::run::SqlConfig;
 use contend_sql::system::ALL;
+use contend_sql::{SqlResult, Target};
 
 use super::values::{add_settings, chosen_twice, names, whole};
 use crate::UserError;
@@ -60,7 +60,8 @@ pub(crate) struct SqlArgs {
     /// a single isolation level
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// The folder for sql.json and a history of each level, history-LEVEL.jsonl
+    /// The folder for the page report.html, the data results.json, and a history of each level,
+    /// history-LEVEL.jsonl
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite the files in the folder of --out
@@ -136,6 +137,25 @@ impl SqlArgs {
             ("--out", self.out.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
+    /// Returns the command that repeats a run. Its URL has no password.
+    pub(crate) fn command(&self, result: &SqlResult) -> String {
+        let SqlArgs { file, clients, seconds, verify_transactions, seed, .. } = self;
+        let mut command = format!(
+            "contend sql {file} --url {} --isolation {} --clients {clients} --seconds {seconds} \
+             --verify-transactions {verify_transactions} --seed {seed}",
+            result.database,
+            self.isolation.join(",")
+        );
+        let lists = [("--rate", self.rate.clone()), ("--beside", Some(self.beside.join(",")))];
+        for (flag, value) in lists {
+            command +=
+                &value.filter(|value| !value.is_empty()).map_or(String::new(), |value| format!(" {flag} {value}"));
+        }
+        command += &self.reconnect.map_or(String::new(), |time| format!(" --reconnect {}s", time.as_secs_f64()));
+        self.settings.iter().for_each(|setting| command += &format!(" --set {setting}"));
+        command
     }
 
     fn target(&self) -> Result<Target, UserError> {

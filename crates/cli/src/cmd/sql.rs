@@ -3,44 +3,91 @@
 use std::any::Any;
 
 use contend_history::History;
-use contend_lab::{ResultFile, compare};
-use contend_runner::Stop;
+use contend_lab::{ResultFile, compare, report};
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::units::{show_latency, show_percent, show_rate};
-use contend_sql::result::OpenLoop;
-use contend_sql::run::{SqlConfig, SqlError, Watcher, run as run_levels};
+use contend_runner::{Observer, Stop};
+use contend_sql::run::{SqlError, Watcher, run as run_levels};
 use contend_sql::{SqlResult, litmus};
 use contend_workloads::file::view::View;
 use contend_workloads::file::{FileOptions, FileWorkload};
 use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
-use super::{Place, interrupted};
+use super::{Place, unless_stopped};
 use crate::args::{LITMUS, SqlArgs};
-use crate::files::{RunFolder, Target};
+use crate::files::{RESULT_FILE, RunFolder};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
-/// The file of the result in the folder of --out.
-const DATA: &str = "sql.json";
+/// The page in the folder of --out.
+const PAGE: &str = "report.html";
 
 /// What a run of `contend sql` writes.
-#[derive(Serialize)]
-struct Written<'a> {
-    sql: &'a SqlResult,
+#[derive(Debug, Serialize)]
+pub(crate) struct Compared {
+    sql: SqlResult,
     /// The engine's runs of the same file.
-    beside: Option<&'a ResultFile>,
+    beside: Option<ResultFile>,
+    /// Whether the run was stopped before its end.
+    #[serde(skip)]
+    is_stopped: bool,
 }
 
-pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
-    let config = args.config()?;
-    if args.file == LITMUS {
-        return run_litmus(args, &config);
+impl Compared {
+    /// Returns how the run ended.
+    pub(crate) fn status(&self) -> Status {
+        match () {
+            () if self.sql.failed() || self.beside.as_ref().is_some_and(ResultFile::failed) => Status::CheckFailed,
+            () if self.sql.partial || self.is_stopped => Status::Interrupted,
+            () => Status::Good,
+        }
     }
+
+    /// Returns the page of the result.
+    pub(crate) fn page(&self, args: &SqlArgs) -> String {
+        report::sql_html(&self.sql, self.beside.as_ref(), &args.command(&self.sql))
+    }
+
+    /// Returns the tables of the result.
+    pub(crate) fn text(&self) -> String {
+        text(&self.sql, self.beside.as_ref())
+    }
+}
+
+/// Keeps the history of a level.
+type Keep<'a> = &'a (dyn Fn(&str, &History) -> Result<(), UserError> + Sync);
+
+/// Runs a workload file at each level, and beside it on the engine. `keep` gets each history.
+///
+/// # Errors
+/// The arguments are refused, the database fails, or a history can't be kept.
+pub(crate) fn measured(
+    args: &SqlArgs,
+    stop: &Stop,
+    observer: &dyn Observer,
+    keep: Keep<'_>,
+) -> Result<Compared, UserError> {
+    let config = args.config()?;
     let plan = args.workload()?.resolve()?;
     let [measured, verified] = plan.workload.visit(Views)?;
     // A protocol that is not there is refused before the database is touched.
     args.beside(0.0)?.map(|config| config.resolve()).transpose()?;
+    let watching = Watching { stop, observer, keep };
+    let outcome = run_levels(&config, &args.file, &measured, &verified, &watching);
+    observer.end();
+    let sql = outcome.map_err(error_of)?;
+    let beside = match args.beside(sql.round_trip_us)? {
+        Some(config) if !stop.is_requested() => unless_stopped(compare(&config.resolve()?, stop, observer), stop)?,
+        _ => None,
+    };
+    Ok(Compared { sql, beside, is_stopped: stop.is_requested() })
+}
+
+pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
+    if args.file == LITMUS {
+        return run_litmus(args);
+    }
     let json = Place::new(args.json.as_deref())?;
     let history = Place::new(args.history.as_deref())?;
     if json.is_stdout() && history.is_stdout() {
@@ -48,45 +95,38 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
             "--json - and --history - would both go to stdout; valid: a file for one of them",
         ));
     }
-    let out = args.out.as_deref().map(|path| RunFolder::new(Some(path), args.force, &args.file, &[DATA]));
+    let out = args.out.as_deref().map(|path| RunFolder::new(Some(path), args.force, &args.file, &[PAGE, RESULT_FILE]));
     let out = out.transpose()?;
-    let data = out.as_ref().map(|out| out.file(DATA)).transpose()?;
+    let files = out.as_ref().map(|out| Ok::<_, UserError>([out.file(PAGE)?, out.file(RESULT_FILE)?])).transpose()?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
-    let watching = Watching { stop: &stop, bars: &bars, out: out.as_ref(), history: &history };
-    let outcome = run_levels(&config, &args.file, &measured, &verified, &watching);
-    watching.end();
-    let result = outcome.map_err(error_of)?;
-    let beside = match args.beside(result.round_trip_us)? {
-        Some(config) if !stop.is_requested() => match compare(&config.resolve()?, &stop, &bars) {
-            Ok(beside) => Some(beside),
-            Err(error) => return interrupted(error, &stop),
-        },
-        _ => None,
+    let keep = |level: &str, found: &History| {
+        history.write(|file| found.write_json_lines(file))?;
+        let Some(out) = &out else { return Ok(()) };
+        out.file(&format!("history-{level}.jsonl"))?.write(|file| found.write_json_lines(file))
     };
-    let written = Written { sql: &result, beside: beside.as_ref() };
-    let as_json = serde_json::to_string_pretty(&written).expect("plain data") + "\n";
-    let text = text(&result, beside.as_ref());
+    let compared = measured(args, &stop, &bars, &keep)?;
+    let as_json = serde_json::to_string_pretty(&compared).expect("plain data") + "\n";
+    let mut text = compared.text();
+    if let Some([page, data]) = &files {
+        text += &format!("report: {} · results: {}\n", page.path().display(), data.path().display());
+    }
     if json.is_stdout() || history.is_stdout() {
         show::complain(text.trim_end());
     } else {
         show::print(&text)?;
     }
     json.write(|file| file.write_all(as_json.as_bytes()))?;
-    data.as_ref().map_or(Ok(()), |data: &Target| data.write_text(&as_json))?;
-    if let Some(out) = &out {
-        out.finish();
+    if let Some([page, data]) = &files {
+        page.write_text(&compared.page(args))?;
+        data.write_text(&as_json)?;
     }
-    let beside_failed = beside.as_ref().is_some_and(ResultFile::failed);
-    Ok(match () {
-        () if result.failed() || beside_failed => Status::CheckFailed,
-        () if result.partial || stop.is_requested() => Status::Interrupted,
-        () => Status::Good,
-    })
+    Ok(compared.status())
 }
 
 /// Runs the table of anomalies.
-fn run_litmus(args: &SqlArgs, config: &SqlConfig) -> Result<Status, UserError> {
+fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
+    let config = args.config()?;
     if let Some(flag) = args.flag_of_files() {
         return Err(UserError::refused(format!(
             "{flag} belongs to a workload file; valid with {LITMUS}: --isolation, --json"
@@ -95,9 +135,9 @@ fn run_litmus(args: &SqlArgs, config: &SqlConfig) -> Result<Status, UserError> {
     let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
-    let watching = Watching { stop: &stop, bars: &bars, out: None, history: &Place::Nowhere };
+    let watching = Watching { stop: &stop, observer: &bars, keep: &|_, _| Ok(()) };
     let outcome = litmus::run(&config.target, &config.levels, &watching);
-    watching.end();
+    bars.end();
     let result = outcome.map_err(error_of)?;
     let levels = result.levels.iter().map(|level| level.name);
     let mut table = show::table(std::iter::once("anomaly").chain(levels));
@@ -144,15 +184,8 @@ impl PlannedWorkloadVisitor for Views {
 /// Shows what goes on, and keeps histories.
 struct Watching<'a> {
     stop: &'a Stop,
-    bars: &'a Bars<'a>,
-    out: Option<&'a RunFolder>,
-    history: &'a Place,
-}
-
-impl Watching<'_> {
-    fn end(&self) {
-        contend_runner::Observer::end(self.bars);
-    }
+    observer: &'a dyn Observer,
+    keep: Keep<'a>,
 }
 
 impl Watcher for Watching<'_> {
@@ -161,16 +194,12 @@ impl Watcher for Watching<'_> {
     }
 
     fn begin(&self, what: &str) {
-        self.end();
-        contend_runner::Observer::begin(self.bars, what, 1);
+        self.observer.end();
+        self.observer.begin(what, 1);
     }
 
     fn history(&self, level: &str, history: &History) -> Result<(), String> {
-        let words = |error: UserError| error.message;
-        self.history.write(|file| history.write_json_lines(file)).map_err(words)?;
-        let Some(out) = self.out else { return Ok(()) };
-        let file = out.file(&format!("history-{level}.jsonl")).map_err(words)?;
-        file.write(|file| history.write_json_lines(file)).map_err(words)
+        (self.keep)(level, history).map_err(|error| error.message)
     }
 }
 
@@ -186,7 +215,7 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
     for of in &result.levels {
         let measured = &of.measured;
         let mut aborts = show_percent(measured.abort_rate);
-        let tries = (measured.counts.commits + measured.counts.cancelled + measured.counts.aborts()).max(1) as f64;
+        let tries = measured.counts.tries().max(1) as f64;
         for (reason, count) in &measured.counts.aborts_by_reason {
             aborts += &format!("\n{reason} {}", show_percent(*count as f64 / tries));
         }
@@ -206,10 +235,8 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
     }
     text += &format!("{table}\n");
     for of in &result.levels {
-        if let Some(OpenLoop { rate_tps, offered, not_begun, saturated }) = &of.measured.open_loop {
-            let rate = show_rate(*rate_tps);
-            text += &format!("{}: {rate}/s arrived, {not_begun} of {offered} were not begun at the end", of.level.name);
-            text += if *saturated { ": saturated, so latencies are lower bounds\n" } else { "\n" };
+        if let Some(open) = &of.measured.open_loop {
+            text += &format!("{}: {}\n", of.level.name, report::sql_arrivals(open));
         }
         if let Some(worst) = of.verified.worst.as_ref().filter(|_| !of.verified.kept) {
             text += &format!("{}: {worst}\n", of.level.name);

@@ -7,3 +7,4 @@ mod files;
 mod hostile;
 mod random;
 mod support;
+mod views;

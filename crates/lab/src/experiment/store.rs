@@ -1,9 +1,12 @@
 //! The measured points of a sweep's folder: a file for each, named by the hash of what decides it.
 //!
 //! A file is written under another name and then renamed. So a reader sees it whole or not at all,
-//! and any number of sweeps may write to one folder at once, on any number of machines.
+//! and any number of sweeps may write to one folder at once, on any number of machines. A sweep
+//! claims a point before it measures it, so that no other one measures it meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use contend_runner::RunError;
@@ -111,6 +114,22 @@ pub enum Machines {
     Mixed,
 }
 
+/// The right to measure a point. It is a lock of a file, so it ends with its process, however that
+/// ends.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    file: File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // While the lock holds. A file that stays claims nothing.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = self.file.unlock();
+    }
+}
+
 /// The points of a sweep's folder.
 #[derive(Debug)]
 pub struct Store {
@@ -193,6 +212,44 @@ impl Store {
         write(&self.path_of(&hash), &point)?;
         self.insert(hash, point);
         Ok(())
+    }
+
+    /// Reads a point's file again, which another sweep may have written since.
+    pub(super) fn refresh(&mut self, hash: &str) {
+        let text = read_bounded(&self.path_of(hash), POINT_BYTES_MAX, "a point");
+        // A file that can't be used has its note since the folder was opened.
+        if let Ok(text) = text
+            && let Ok((point, _)) = PointFile::read(hash, &String::from_utf8_lossy(&text))
+        {
+            self.insert(hash.to_owned(), point);
+        }
+    }
+
+    /// Claims a point, so that no other sweep measures it. Returns `None` if another one has
+    /// claimed it.
+    ///
+    /// # Errors
+    /// The file of the claim can't be made.
+    pub(super) fn claim(&self, hash: &str) -> Result<Option<Claim>, RunError> {
+        let path = self.folder.join(format!("{hash}.claim"));
+        let failed = |error: std::io::Error| RunError::IoFailed(format!("can't write {}: {error}", path.display()));
+        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        loop {
+            let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                // A file system without locks: two sweeps may then measure one point, and the later
+                // file replaces the earlier one.
+                Err(TryLockError::Error(_)) => return Ok(Some(Claim { path, file })),
+                Ok(()) => {}
+            }
+            // The sweep before may have removed the file between the two calls.
+            let of_file = file.metadata().map_err(failed)?;
+            if std::fs::metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (of_file.dev(), of_file.ino()))
+            {
+                return Ok(Some(Claim { path, file }));
+            }
+        }
     }
 
     /// Returns the file of a point that was measured on one of these machines: if there are

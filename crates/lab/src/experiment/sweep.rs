@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use contend_runner::{Observer, RunError, RunPlan, Silent, Stop};
 
-use super::store::{POINT_SCHEMA, PointFile, PointOutcome};
+use super::store::{Claim, POINT_SCHEMA, PointFile, PointOutcome};
 use super::tasks::Task;
 use super::{COMMITS_MIN, Machines, Measurement, Point, PointWork, Store};
 use crate::compare::compare;
@@ -27,8 +27,15 @@ pub struct Manner {
     pub origin: Origin,
 }
 
+/// How long a sweep waits between two looks at points that others have claimed.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+
 /// Measures the tasks that are missing: simulated ones on several threads of the host at once, and
 /// then native ones alone. Returns the number of points that now have figures because of it.
+///
+/// A point that another sweep of the folder measures at the moment is left to that one. At the end
+/// this sweep waits for such points, and measures those that the other one has not finished: it was
+/// stopped or killed.
 ///
 /// # Errors
 /// A point can't be kept. A point that can't be measured is kept as a failure.
@@ -46,6 +53,7 @@ pub fn sweep(
         store: Mutex::new(store),
         measured: AtomicUsize::new(0),
         failure: Mutex::new(None),
+        claimed: Mutex::new(Vec::new()),
         manner,
         stop,
         observer,
@@ -53,6 +61,7 @@ pub fn sweep(
     let (simulated, native): (Vec<&Task>, Vec<&Task>) = missing.iter().partition(|task| task.is_simulated());
     run.simulated(&simulated);
     run.native(&native);
+    run.claimed_by_others();
     observer.end();
     match run.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
@@ -68,6 +77,8 @@ pub fn is_missing(task: &Task, store: &Store, retry_failed: bool, machines: Mach
 /// A sweep while it measures. Its threads share it.
 struct SweepRun<'a> {
     store: Mutex<&'a mut Store>,
+    /// The tasks that another sweep has claimed.
+    claimed: Mutex<Vec<&'a Task>>,
     measured: AtomicUsize,
     failure: Mutex<Option<RunError>>,
     manner: &'a Manner,
@@ -80,10 +91,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl SweepRun<'_> {
+impl<'a> SweepRun<'a> {
     /// Measures simulated points, several at once, in the order of the tasks. The longest come
     /// first, so that no thread is left with one at the end.
-    fn simulated(&self, queue: &[&Task]) {
+    fn simulated(&self, queue: &[&'a Task]) {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..self.manner.jobs.min(queue.len()) {
@@ -101,7 +112,7 @@ impl SweepRun<'_> {
     }
 
     /// Measures points of this machine, one after the other.
-    fn native(&self, tasks: &[&Task]) {
+    fn native(&self, tasks: &[&'a Task]) {
         for task in tasks {
             if self.is_over() {
                 break;
@@ -114,9 +125,47 @@ impl SweepRun<'_> {
         self.stop.is_requested() || lock(&self.failure).is_some()
     }
 
+    /// Waits for the points that other sweeps have claimed, and measures what they leave. Native
+    /// points are alone here as well.
+    fn claimed_by_others(&self) {
+        loop {
+            let claimed = std::mem::take(&mut *lock(&self.claimed));
+            if claimed.is_empty() || self.is_over() {
+                return;
+            }
+            for task in &claimed {
+                self.point(task);
+            }
+            if lock(&self.claimed).len() == claimed.len() {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+        }
+    }
+
+    /// Measures a point unless another sweep does.
+    fn point(&self, task: &'a Task) {
+        if self.is_over() {
+            return;
+        }
+        let attempts = || lock(&self.store).files().get(&task.hash).map_or(0, |file| file.provenance.attempt);
+        let before = attempts();
+        let claim = lock(&self.store).claim(&task.hash);
+        match claim {
+            Err(error) => drop(lock(&self.failure).get_or_insert(error)),
+            Ok(None) => lock(&self.claimed).push(task),
+            Ok(Some(claim)) => {
+                lock(&self.store).refresh(&task.hash);
+                if attempts() == before {
+                    self.claimed_point(task, before + 1, claim);
+                } else {
+                    self.observer.advance(1);
+                }
+            }
+        }
+    }
+
     /// Measures a point, and keeps it. The first file that can't be written is noted.
-    fn point(&self, task: &Task) {
-        let attempt = lock(&self.store).files().get(&task.hash).map_or(1, |file| file.provenance.attempt + 1);
+    fn claimed_point(&self, task: &Task, attempt: u32, _claim: Claim) {
         let (started, begin) = (SystemTime::now(), Instant::now());
         let outcome = measure(&task.point, self.stop);
         if matches!(outcome, Err(RunError::Stopped)) {
@@ -299,6 +348,54 @@ holds = 'T("add",1) > T("add",4)'
         assert_eq!(files(out.path()), all);
         assert_eq!(judge(&experiment, &first)[0].verdict, Verdict::Holds);
         assert!(drawn(&experiment, &first).is_some_and(|figure| figure.file.contains("<svg")));
+    }
+
+    /// Sweeps on another thread while this one holds the claim of a point, until all other points
+    /// are there. Returns what `meanwhile` does then, and the number of points that were measured.
+    fn swept_beside_a_claim(meanwhile: impl FnOnce(&Path, &str)) -> usize {
+        let out = tempfile::tempdir().expect("a folder");
+        let all = tasks([&tiny(TEXT)], None).expect("tasks");
+        let claim = Store::open(out.path()).expect("points").claim(&all[0].hash).expect("written").expect("free");
+        std::thread::scope(|scope| {
+            let sweep = scope.spawn(|| {
+                let mut store = Store::open(out.path()).expect("points");
+                sweep(&all, &mut store, &manner(), &Stop::default(), &Silent).expect("a sweep")
+            });
+            while Store::open(out.path()).expect("points").files().len() < 2 {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+            assert!(!sweep.is_finished(), "it waits for the point that is claimed");
+            meanwhile(out.path(), &all[0].hash);
+            drop(claim);
+            let measured = sweep.join().expect("no panic");
+            assert_eq!(files(out.path()).len(), 3, "no claim is left");
+            measured
+        })
+    }
+
+    #[test]
+    fn a_point_that_another_sweep_measures_is_left_to_it() {
+        let whole = tempfile::tempdir().expect("a folder");
+        swept(&tiny(TEXT), whole.path(), None);
+        let finishes = |out: &Path, hash: &str| {
+            let name = format!("points/{hash}.json");
+            fs::copy(whole.path().join(&name), out.join(&name)).expect("copied");
+        };
+        assert_eq!(swept_beside_a_claim(finishes), 2);
+        assert_eq!(swept_beside_a_claim(|_, _| {}), 3, "the other one was stopped, so this one measures its point");
+    }
+
+    #[test]
+    fn a_claim_ends_with_its_holder_and_a_file_that_stays_claims_nothing() {
+        let out = tempfile::tempdir().expect("a folder");
+        let store = Store::open(out.path()).expect("points");
+        let claim = || store.claim("0123").expect("written");
+        let first = claim();
+        assert!(first.is_some() && claim().is_none());
+        drop(first);
+        assert_eq!(files(out.path()), [] as [std::path::PathBuf; 0]);
+        fs::write(out.path().join("points/0123.claim"), "").expect("written");
+        assert!(claim().is_some(), "as a killed process leaves it");
     }
 
     #[test]

@@ -24,16 +24,22 @@ const PROMISES: [(usize, &str); 3] = [(0, "serializable"), (1, "a weaker level")
 
 /// Returns the texture of an entry.
 pub(super) fn promise(entry: &ProtocolResult) -> usize {
-    match entry.isolation.as_str() {
+    promise_of(&entry.isolation)
+}
+
+/// Returns the texture of a promised isolation level.
+pub(super) fn promise_of(isolation: &str) -> usize {
+    match isolation {
         "none" => PROMISES[2].0,
         "serializable" => PROMISES[0].0,
         _ => PROMISES[1].0,
     }
 }
 
-fn promises(result: &ResultFile) -> String {
-    let is_there = |(part, _): &&(usize, &str)| measured(result).any(|(entry, _)| promise(entry) == *part);
-    legend_of_parts(PROMISES.iter().filter(is_there).copied())
+/// Returns the legend of the textures of promises, as far as they occur.
+pub(super) fn promises(parts: impl Iterator<Item = usize>) -> String {
+    let parts: BTreeSet<usize> = parts.collect();
+    legend_of_parts(PROMISES.iter().filter(|(part, _)| parts.contains(part)).copied())
 }
 
 /// Returns the chart of throughput: the median of each entry, and the range of its windows.
@@ -60,7 +66,7 @@ pub(super) fn throughput(result: &ResultFile) -> String {
     figure(
         "Throughput",
         "Committed transactions a second: bars show the median of all windows, and lines the range from the least to the greatest.",
-        &format!("{}{chart}", promises(result)),
+        &format!("{}{chart}", promises(measured(result).map(|(entry, _)| promise(entry)))),
         &table("Throughput", &tables::throughputs(result)),
     )
 }
@@ -148,31 +154,8 @@ pub(super) fn latency(result: &ResultFile) -> String {
     let values = |measured: &Measured| [measured.latency_ns_p50, measured.latency_ns_p99, measured.latency_ns_p999];
     let all = measured(result).flat_map(|(_, measured)| values(measured)).map(|ns| ns as f64);
     let Some(scale) = Scale::of(all, true) else { return String::new() };
-    let entries = measured(result).map(|(entry, measured)| {
-        let [p50, p99, p999] = values(measured);
-        let dot = |shape, name: &str, ns: u64| Mark::Dot {
-            at: ns as f64,
-            shape,
-            part: promise(entry),
-            title: format!("{}: {name} {}", entry.protocol, show_latency(ns)),
-        };
-        let [of_p50, of_p99, of_p999] = [p50, p99, p999].map(show_latency);
-        let marks = match p50 {
-            0 => Vec::new(),
-            _ => vec![
-                Mark::Line { from: p50 as f64, to: p999 as f64, part: promise(entry) },
-                dot(0, "p50", p50),
-                dot(3, "p99", p99),
-                dot(1, "p99.9", p999),
-            ],
-        };
-        Row {
-            name: entry.protocol.clone(),
-            note: format!("p50 {of_p50} · p99 {of_p99} · p99.9 {of_p999}"),
-            short: format!("p99 {of_p99}"),
-            marks,
-        }
-    });
+    let entries = measured(result)
+        .map(|(entry, measured)| quantile_row(entry.protocol.clone(), values(measured), promise(entry)));
     let axis = Axis::new("time from the first try to the commit, logarithmic", scale, |ns| show_ns(ns as u64));
     let chart = rows("Latency of each protocol", &axis, &entries.collect::<Vec<_>>());
     figure(
@@ -182,6 +165,28 @@ pub(super) fn latency(result: &ResultFile) -> String {
         &chart,
         &table("Latency", &tables::latencies(result)),
     )
+}
+
+/// Returns a row of a chart with the quantiles p50, p99 and p99.9 in nanoseconds, in this texture.
+pub(super) fn quantile_row(name: String, [p50, p99, p999]: [u64; 3], part: usize) -> Row {
+    let dot = |shape, quantile: &str, ns: u64| Mark::Dot {
+        at: ns as f64,
+        shape,
+        part,
+        title: format!("{name}: {quantile} {}", show_latency(ns)),
+    };
+    let [of_p50, of_p99, of_p999] = [p50, p99, p999].map(show_latency);
+    let marks = match p50 {
+        0 => Vec::new(),
+        _ => vec![
+            Mark::Line { from: p50 as f64, to: p999 as f64, part },
+            dot(0, "p50", p50),
+            dot(3, "p99", p99),
+            dot(1, "p99.9", p999),
+        ],
+    };
+    let note = format!("p50 {of_p50} · p99 {of_p99} · p99.9 {of_p999}");
+    Row { note, short: format!("p99 {of_p99}"), marks, name }
 }
 
 /// Returns the charts of latency over all quantiles.
@@ -272,7 +277,7 @@ fn tails(result: &ResultFile, tails: &Tails<'_>) -> String {
 
 /// Returns bars of parts of a whole, with a legend. If `has_sums`, the bars have different lengths,
 /// and each shows its sum.
-fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str], has_sums: bool) -> String {
+pub(super) fn stacked(label: &str, title: &str, bars: &[(String, Vec<f64>)], parts: &[&str], has_sums: bool) -> String {
     let longest = match has_sums {
         true => bars.iter().map(|(_, shares)| shares.iter().sum::<f64>()).fold(0.0, f64::max),
         false => 1.0,

@@ -160,6 +160,11 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Returns the table as HTML. A table wider than the screen scrolls by itself, also by keys.
     pub(crate) fn html(&self) -> String {
         let label = escape(&self.caption);
