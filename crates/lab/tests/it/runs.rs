@@ -9,7 +9,7 @@ fn config(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
     RunConfig {
         workload: workload.into(),
         threads: 2,
-        window_seconds: 0.05,
+        window_seconds: 0.02,
         windows: 2,
         warmup_seconds: 0.01,
         verify_transactions: 2000,
