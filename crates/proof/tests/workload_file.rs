@@ -40,7 +40,7 @@ fn first_wrong<P: NamedProtocol<Simulated>>(settings: &[(&str, &str)], execution
 
 macro_rules! found {
     ($($fault:ident, $settings:expr;)*) => {
-        vec![$((stringify!($fault), {
+        [$((stringify!($fault), {
             type Broken = Only<{ id(stringify!($fault)) }>;
             first_wrong::<Faulty<Silo<Broken>, Broken>>($settings, BUDGET)
         })),*]
