@@ -161,6 +161,7 @@ impl Table {
     }
 
     /// Whether it has no rows.
+    #[cfg(feature = "sql")]
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
