@@ -139,7 +139,7 @@ pub(crate) fn given_up(entries: &[Entry<'_>]) -> Vec<String> {
     let mut shares: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for kind in entries.iter().flat_map(|(_, measured)| &measured.kinds) {
         let user = kind.aborts_by_reason.get("user").copied().unwrap_or(0);
-        let ends = (kind.commits + user).max(1) as f64;
+        let ends = kind.commits.saturating_add(user).max(1) as f64;
         shares.entry(&kind.kind).or_default().push(user as f64 / ends);
     }
     let sentence = |(kind, shares): (&str, Vec<f64>)| {
