@@ -157,6 +157,7 @@ def explore(
     seed: Number | None = None,
     replay: str | None = None,
     show: bool = False,
+    all_steps: bool = False,
     index: str | None = None,
     set: Options | None = None,
     file: Names | None = None,
