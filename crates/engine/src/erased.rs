@@ -4,6 +4,7 @@ use std::any::Any;
 
 use contend_index::{Change, Leaf, LeafWords};
 use contend_machine::Machine;
+use crossbeam_utils::CachePadded;
 
 use crate::abort::{Abort, AbortReason};
 use crate::config::EngineOptions;
@@ -19,20 +20,53 @@ use contend_model::Projection;
 use contend_model::pieces::{Piece, TypeSet};
 
 /// Any protocol, behind a pointer, so that the code that runs on it is compiled only once. Each
-/// operation costs a dynamic call. That is too much for measurements on the host, and negligible
-/// where every access to memory is simulated.
-pub struct Erased<M: Machine>(Box<dyn Behind<M>>);
+/// operation costs a dynamic call, some forty instructions of a read's two hundred.
+///
+/// The protocol and the state of each worker have cache lines of their own. Their neighbours on the
+/// heap may be written by other workers, and every access of a row reads both.
+pub struct Erased<M: Machine> {
+    behind: Box<dyn Behind<M>>,
+    traits: Traits,
+}
+
+/// The answers of a protocol that stay the same after [`Protocol::prepare`]. The engine asks for
+/// them at each access, which would be a dynamic call each time.
+#[derive(Clone, Copy)]
+struct Traits {
+    wants_declarations: bool,
+    reorders_updates: bool,
+    provides_write_counters: bool,
+    reads_snapshots: bool,
+    observes_ranges: bool,
+    uses_pieces: bool,
+    defers: bool,
+}
+
+impl Traits {
+    fn of<M: Machine>(behind: &dyn Behind<M>) -> Self {
+        Traits {
+            wants_declarations: behind.wants_declarations(),
+            reorders_updates: behind.reorders_updates(),
+            provides_write_counters: behind.provides_write_counters(),
+            reads_snapshots: behind.reads_snapshots(),
+            observes_ranges: behind.observes_ranges(),
+            uses_pieces: behind.uses_pieces(),
+            defers: behind.defers(),
+        }
+    }
+}
 
 impl<M: Machine> Erased<M> {
     /// Puts a protocol behind a pointer.
     pub fn new<P: NamedProtocol<M>>(protocol: P) -> Self {
-        Erased(Box::new(protocol))
+        let behind: Box<dyn Behind<M>> = Box::new(CachePadded::new(protocol));
+        Erased { traits: Traits::of(&*behind), behind }
     }
 }
 
 impl<M: Machine> std::fmt::Debug for Erased<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Erased").field(&self.0.info().name).finish()
+        f.debug_tuple("Erased").field(&self.behind.info().name).finish()
     }
 }
 
@@ -120,90 +154,90 @@ trait Behind<M: Machine>: Send + Sync {
 /// Returns a worker's state as the type that it has.
 #[inline(always)]
 fn of<T: 'static>(local: &mut AnyWorkerState) -> &mut T {
-    debug_assert!((**local).is::<T>());
+    debug_assert!((**local).is::<CachePadded<T>>());
     // A checked cast would be one more dynamic call for each operation.
     // SAFETY: the state was made by `new_worker_state` of this protocol. An engine has one
     // protocol, and gives it the states of its own workers only.
-    unsafe { &mut *std::ptr::from_mut(&mut **local).cast::<T>() }
+    unsafe { &mut *std::ptr::from_mut(&mut **local).cast::<CachePadded<T>>() }
 }
 
 macro_rules! forward {
     ($($name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
-        impl<M: Machine, P: Protocol<M>> Behind<M> for P {
+        impl<M: Machine, P: Protocol<M>> Behind<M> for CachePadded<P> {
             fn info(&self) -> ProtocolInfo {
-                Protocol::info(self)
+                P::info(self)
             }
 
             fn meta_words(&self) -> usize {
-                Protocol::meta_words(self)
+                P::meta_words(self)
             }
 
             fn leaf_words(&self) -> LeafWords {
-                Protocol::leaf_words(self)
+                P::leaf_words(self)
             }
 
             fn prepare(&mut self, workers: usize, partitions: usize) {
-                Protocol::prepare(self, workers, partitions);
+                P::prepare(self, workers, partitions);
             }
 
             fn wants_declarations(&self) -> bool {
-                Protocol::wants_declarations(self)
+                P::wants_declarations(self)
             }
 
             fn reorders_updates(&self) -> bool {
-                Protocol::reorders_updates(self)
+                P::reorders_updates(self)
             }
 
             fn provides_write_counters(&self) -> bool {
-                Protocol::provides_write_counters(self)
+                P::provides_write_counters(self)
             }
 
             fn reads_snapshots(&self) -> bool {
-                Protocol::reads_snapshots(self)
+                P::reads_snapshots(self)
             }
 
             fn uses_pieces(&self) -> bool {
-                Protocol::uses_pieces(self)
+                P::uses_pieces(self)
             }
 
             fn observes_ranges(&self) -> bool {
-                Protocol::observes_ranges(self)
+                P::observes_ranges(self)
             }
 
             fn defers(&self) -> bool {
-                Protocol::defers(self)
+                P::defers(self)
             }
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
-                Protocol::declare(self, types, options)
+                P::declare(self, types, options)
             }
 
             fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64) {
-                Protocol::absent_found(self, of::<P::WorkerState>(local), table, leaf, version);
+                P::absent_found(self, of::<P::WorkerState>(local), table, leaf, version);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
-                Box::new(Protocol::new_worker_state(self, worker))
+                Box::new(CachePadded::new(P::new_worker_state(self, worker)))
             }
 
             fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-                Protocol::init(self, cells, initial);
+                P::init(self, cells, initial);
             }
 
             fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-                Protocol::unlink(self, tombstone)
+                P::unlink(self, tombstone)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {
-                Protocol::is_absent(self, record)
+                P::is_absent(self, record)
             }
 
             fn older_versions(&self, record: Record<M>) -> u64 {
-                Protocol::older_versions(self, record)
+                P::older_versions(self, record)
             }
 
             $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyWorkerState $(, $argument: $type)*) -> $output {
-                Protocol::$name(self, cx, of::<P::WorkerState>(local) $(, $argument)*)
+                P::$name(self, cx, of::<P::WorkerState>(local) $(, $argument)*)
             })*
         }
 
@@ -211,79 +245,87 @@ macro_rules! forward {
             type WorkerState = AnyWorkerState;
 
             fn info(&self) -> ProtocolInfo {
-                self.0.info()
+                self.behind.info()
             }
 
             fn meta_words(&self) -> usize {
-                self.0.meta_words()
+                self.behind.meta_words()
             }
 
             fn leaf_words(&self) -> LeafWords {
-                self.0.leaf_words()
+                self.behind.leaf_words()
             }
 
             fn prepare(&mut self, workers: usize, partitions: usize) {
-                self.0.prepare(workers, partitions);
+                self.behind.prepare(workers, partitions);
+                self.traits = Traits::of(&*self.behind);
             }
 
+            #[inline(always)]
             fn wants_declarations(&self) -> bool {
-                self.0.wants_declarations()
+                self.traits.wants_declarations
             }
 
+            #[inline(always)]
             fn reorders_updates(&self) -> bool {
-                self.0.reorders_updates()
+                self.traits.reorders_updates
             }
 
+            #[inline(always)]
             fn provides_write_counters(&self) -> bool {
-                self.0.provides_write_counters()
+                self.traits.provides_write_counters
             }
 
+            #[inline(always)]
             fn reads_snapshots(&self) -> bool {
-                self.0.reads_snapshots()
+                self.traits.reads_snapshots
             }
 
+            #[inline(always)]
             fn uses_pieces(&self) -> bool {
-                self.0.uses_pieces()
+                self.traits.uses_pieces
             }
 
+            #[inline(always)]
             fn observes_ranges(&self) -> bool {
-                self.0.observes_ranges()
+                self.traits.observes_ranges
             }
 
+            #[inline(always)]
             fn defers(&self) -> bool {
-                self.0.defers()
+                self.traits.defers
             }
 
             fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
-                self.0.declare(types, options)
+                self.behind.declare(types, options)
             }
 
             fn absent_found(&self, local: &mut AnyWorkerState, table: u32, leaf: Leaf<M>, version: u64) {
-                self.0.absent_found(local, table, leaf, version);
+                self.behind.absent_found(local, table, leaf, version);
             }
 
             fn new_worker_state(&self, worker: usize) -> AnyWorkerState {
-                self.0.new_worker_state(worker)
+                self.behind.new_worker_state(worker)
             }
 
             fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-                self.0.init(cells, initial);
+                self.behind.init(cells, initial);
             }
 
             fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-                self.0.unlink(tombstone)
+                self.behind.unlink(tombstone)
             }
 
             fn is_absent(&self, record: Record<M>) -> bool {
-                self.0.is_absent(record)
+                self.behind.is_absent(record)
             }
 
             fn older_versions(&self, record: Record<M>) -> u64 {
-                self.0.older_versions(record)
+                self.behind.older_versions(record)
             }
 
             $(fn $name(&self, cx: &mut Context<M>, local: &mut AnyWorkerState $(, $argument: $type)*) -> $output {
-                self.0.$name(cx, local $(, $argument)*)
+                self.behind.$name(cx, local $(, $argument)*)
             })*
         }
     };
