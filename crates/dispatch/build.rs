@@ -5,8 +5,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let has = |variable: &str| std::env::var_os(variable).is_some();
     let is_measured = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
-    let is_static = has("CARGO_FEATURE_STATIC_DISPATCH") || is_measured && !has("CARGO_FEATURE_DYNAMIC_DISPATCH");
-    if is_static {
+    if is_measured || has("CARGO_FEATURE_STATIC_DISPATCH") {
         println!("cargo::rustc-cfg=contend_static_dispatch");
     }
 }

@@ -15,7 +15,7 @@ use contend_runner::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor};
 use contend_runner::session::{NewSession, RunPurpose, Session};
 use contend_runner::{ProtocolPlan, RunError, RunPlan};
 use contend_sim::Simulated;
-use contend_workloads::{Inlining, Workload, WorkloadInfo};
+use contend_workloads::{Workload, WorkloadInfo};
 
 /// Returns a session of an entry of a plan.
 ///
@@ -40,43 +40,28 @@ fn of<M: SessionMachine>(
 /// The way in which the transactions of a session call their protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// The protocol is inlined into each workload. Every pair of them is compiled separately.
+    /// The protocol is inlined into the workload. Every pair of them is compiled separately.
     Static,
-    /// The protocol is behind a pointer, and each workload is compiled once.
+    /// The protocol is behind a pointer, and the workload is compiled once.
     Dynamic,
-    /// Entries with several transactions in flight on a core are dynamic, the others static. Some
-    /// workloads are compiled so ([`Inlining::OneInFlight`]), and with the feature `lean` YCSB is,
-    /// whose figures are then not comparable.
-    Mixed,
 }
 
 impl Dispatch {
-    /// The dispatch on this machine, chosen when this crate is built. It is dynamic in a
-    /// development build, and static otherwise. The features `static-dispatch` and
-    /// `dynamic-dispatch` override that.
-    pub const NATIVE: Dispatch = if cfg!(contend_static_dispatch) { Dispatch::Static } else { Dispatch::Dynamic };
-
-    /// Returns the dispatch of a plan's sessions.
+    /// Returns the dispatch of a plan's sessions. It is static on the host, for the workloads that
+    /// ask for it ([`Workload::IS_INLINED`]), in a release build and with the feature
+    /// `static-dispatch`.
     pub fn of(plan: &RunPlan) -> Dispatch {
         struct OfWorkload;
         impl PlannedWorkloadVisitor for OfWorkload {
-            type Output = Inlining;
+            type Output = bool;
 
-            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> Inlining {
-                W::INLINING
+            fn visit<W: Workload>(self, _: WorkloadInfo, _: &W::Options) -> bool {
+                W::IS_INLINED
             }
         }
         // On a chip a dynamic call costs nothing compared with the simulation of memory.
-        if plan.chip.is_some() || Dispatch::NATIVE == Dispatch::Dynamic {
-            return Dispatch::Dynamic;
-        }
-        let inlining = plan.workload.visit(OfWorkload);
-        let is_inlined = |entry: &&ProtocolPlan| inlining.covers(entry.threads.interleave != Interleave::Count(1));
-        match plan.protocols.iter().filter(is_inlined).count() {
-            0 => Dispatch::Dynamic,
-            all if all == plan.protocols.len() => Dispatch::Static,
-            _ => Dispatch::Mixed,
-        }
+        let is_static = cfg!(contend_static_dispatch) && plan.chip.is_none() && plan.workload.visit(OfWorkload);
+        if is_static { Dispatch::Static } else { Dispatch::Dynamic }
     }
 
     /// Returns the name that results record.
@@ -84,7 +69,6 @@ impl Dispatch {
         match self {
             Dispatch::Static => "static",
             Dispatch::Dynamic => "dynamic",
-            Dispatch::Mixed => "mixed",
         }
     }
 }
@@ -98,15 +82,14 @@ trait SessionMachine: Machine {
     ) -> Result<Box<dyn Session>, RunError>;
 }
 
-// Twenty protocols times six workloads take minutes to compile. Only the build that is measured has
-// them. The choice is a constant, and the compiler leaves out what is not chosen.
+// The choice is a constant, and the compiler leaves out what is not chosen.
 impl SessionMachine for Native {
     fn session<P: NamedProtocol<Native>, W: Workload>(
         new: NewSession<'_, W>,
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
         #[cfg(contend_static_dispatch)]
-        if const { W::INLINING.covers(false) } {
+        if const { W::IS_INLINED } {
             return new.native(protocol);
         }
         new.native(Erased::new(protocol))
@@ -119,7 +102,7 @@ impl SessionMachine for Interleaved {
         protocol: P,
     ) -> Result<Box<dyn Session>, RunError> {
         #[cfg(contend_static_dispatch)]
-        if const { W::INLINING.covers(true) } {
+        if const { W::IS_INLINED } {
             return new.interleaved(protocol);
         }
         new.interleaved(Erased::new(protocol))

@@ -5,8 +5,8 @@
 //! that of the built-in workload, with the least and the largest ratio. `-- smallbank file` runs
 //! one.
 //!
-//! Both also run through a pointer to the protocol. The laboratory calls files so, and the built-in
-//! workloads that it does not compile with each protocol (`Workload::INLINING`).
+//! Both also run through a pointer to the protocol. The laboratory calls files so, and all built-in
+//! workloads but YCSB (`Workload::IS_INLINED`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

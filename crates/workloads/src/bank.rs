@@ -23,7 +23,7 @@ use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
 use crate::sample::Sample;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 options! {
@@ -145,7 +145,6 @@ impl Workload for Bank {
     fn kinds(&self) -> &'static [&'static str] {
         &["transfer", "audit"]
     }
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn validate(_: &BankOptions, _: IndexKind) -> Result<(), String> {
         Ok(())

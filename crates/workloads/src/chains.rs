@@ -18,7 +18,7 @@ use contend_model::{
 
 use crate::litmus::LEAF;
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 /// The programs of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -423,7 +423,6 @@ impl Workload for Chains {
     fn kinds(&self) -> &'static [&'static str] {
         KIND_NAMES
     }
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn validate(options: &ChainsOptions, index: IndexKind) -> Result<(), String> {
         let scans = matches!(options.shape, Shape::Phantom | Shape::Passed);

@@ -55,7 +55,7 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
-use crate::workload::{Checked, Declares, Inlining, ThinkTime, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
 
 use error::Read;
 use expression::Writer;
@@ -540,10 +540,6 @@ impl Workload for FileWorkload {
     type Options = FileOptions;
     type Client = Client;
     type Input = Input;
-
-    /// The steps of a script cost more than a call through a pointer. A build with each protocol
-    /// would take longer for everybody.
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn kinds(&self) -> &'static [&'static str] {
         self.program.names

@@ -19,7 +19,7 @@ use contend_model::{
 };
 
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 /// The programs of a litmus test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,7 +384,6 @@ impl Workload for Litmus {
     fn kinds(&self) -> &'static [&'static str] {
         &["transaction"]
     }
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn validate(options: &LitmusOptions, index: IndexKind) -> Result<(), String> {
         let scans = |step: &Step| matches!(step, Scan(..) | ScanOther(..));

@@ -18,7 +18,7 @@ use contend_model::{
 
 use crate::loading::load_in_steps;
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// The options of the workload.
@@ -104,7 +104,6 @@ impl Workload for Pieces {
     fn kinds(&self) -> &'static [&'static str] {
         &["chain"]
     }
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn validate(options: &PiecesOptions, _: IndexKind) -> Result<(), String> {
         if options.updates > options.records {

@@ -52,7 +52,7 @@ use contend_model::{
     options,
 };
 
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use random::Random;
 use schema::{CustomerName, DISTRICTS, NameKey, Schema};
 
@@ -334,9 +334,6 @@ impl<F: Faults> Workload for Tpcc<F> {
     type Options = TpccOptions;
     type Client = Client;
     type Input = Input;
-
-    /// With several transactions in flight it is slower than with one.
-    const INLINING: Inlining = Inlining::ONE_IN_FLIGHT;
 
     fn kinds(&self) -> &'static [&'static str] {
         KIND_NAMES

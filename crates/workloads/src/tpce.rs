@@ -73,7 +73,7 @@ use contend_model::{
 };
 
 use crate::random::Random;
-use crate::workload::{Checked, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Violation, Workload, WorkloadInfo};
 use generate::{DATES_APART, is_market, price_at};
 use market::{Due, Market};
 use positions::Used;
@@ -247,9 +247,6 @@ impl Workload for Tpce {
     type Options = TpceOptions;
     type Client = Client;
     type Input = Input;
-
-    /// Behind a pointer it is as fast: its transactions are long.
-    const INLINING: Inlining = Inlining::Nowhere;
 
     fn kinds(&self) -> &'static [&'static str] {
         KIND_NAMES

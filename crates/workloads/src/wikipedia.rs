@@ -39,7 +39,7 @@ use contend_model::{
 };
 
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 use schema::{
     ByTitle, Changed, Edited, LogEntry, Page, RecentChange, Revision, Schema, TEXT_HEADER, User, Watch, WatchKey,
@@ -390,9 +390,6 @@ impl Workload for Wikipedia {
     type Options = WikipediaOptions;
     type Client = Client;
     type Input = Input;
-
-    /// With several transactions in flight it is slower than with one.
-    const INLINING: Inlining = Inlining::ONE_IN_FLIGHT;
 
     fn kinds(&self) -> &'static [&'static str] {
         KIND_NAMES

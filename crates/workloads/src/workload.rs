@@ -85,38 +85,6 @@ impl Declares {
     }
 }
 
-/// Where a release build compiles a workload with each protocol. Elsewhere the workload is compiled
-/// once, and calls the protocol through a pointer.
-///
-/// A call through a pointer costs short transactions a fifth of their throughput, and long ones
-/// little. Each workload with each protocol takes seconds to compile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inlining {
-    /// Nowhere: its transactions are long, or it is for proofs.
-    Nowhere,
-    /// Where a thread has one transaction in flight.
-    OneInFlight,
-    /// Also where a thread has several.
-    Everywhere,
-}
-
-impl Inlining {
-    /// What is inlined everywhere; with the feature `lean`, which is for short builds, nowhere.
-    pub const EVERYWHERE: Inlining = if cfg!(feature = "lean") { Inlining::Nowhere } else { Inlining::Everywhere };
-    /// What is inlined where one transaction is in flight; with the feature `lean`, nowhere.
-    pub const ONE_IN_FLIGHT: Inlining = if cfg!(feature = "lean") { Inlining::Nowhere } else { Inlining::OneInFlight };
-
-    /// Returns whether protocols are inlined where a thread has one transaction in flight, or
-    /// several.
-    pub const fn covers(self, several_in_flight: bool) -> bool {
-        match self {
-            Inlining::Nowhere => false,
-            Inlining::OneInFlight => !several_in_flight,
-            Inlining::Everywhere => true,
-        }
-    }
-}
-
 /// A workload.
 ///
 /// A run creates the tables, loads them with several loaders at once, and gives each worker a
@@ -133,8 +101,10 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// so that drawing allocates nothing.
     type Input: Default + Send;
 
-    /// Where a release build compiles the workload with each protocol.
-    const INLINING: Inlining = Inlining::EVERYWHERE;
+    /// Whether a release build compiles the workload with each protocol. Other workloads are compiled
+    /// once, and call the protocol through a pointer. That costs the shortest transactions a
+    /// twentieth of their throughput, and the others less. Each pair takes seconds to compile.
+    const IS_INLINED: bool = false;
 
     /// Returns the names of the transaction types.
     fn kinds(&self) -> &'static [&'static str];

@@ -44,7 +44,7 @@ use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
 use crate::sample::Sample;
-use crate::workload::{Checked, Declares, Inlining, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 use row::RowShape;
@@ -438,8 +438,8 @@ impl Workload for Ycsb {
     type Client = Client;
     type Input = Input;
 
-    /// With the feature `lean` it stands for all workloads.
-    const INLINING: Inlining = if cfg!(feature = "lean") { Inlining::OneInFlight } else { Inlining::Everywhere };
+    // Its transactions are short, and those that others measure.
+    const IS_INLINED: bool = true;
 
     fn kinds(&self) -> &'static [&'static str] {
         &["read_only", "read_write", "long"]

@@ -58,7 +58,10 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(super) log: Option<RunLog<M>>,
 }
 
-/// The state of one worker, kept from window to window.
+/// The state of one worker, kept from window to window. The workers' states stand side by side, and
+/// each worker writes its own with every transaction. So no two share a cache line, or a pair of
+/// lines, which processors fetch together.
+#[repr(align(128))]
 pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
