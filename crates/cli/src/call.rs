@@ -304,7 +304,7 @@ fn answer(command: &Command, stop: &Stop, observer: &dyn Observer) -> Result<Opt
         }
         #[cfg(feature = "sql")]
         Command::Sql(args) if args.file != args::LITMUS => {
-            let compared = cmd::sql::measured(args, stop, observer, &|_, _| Ok(()))?;
+            let compared = cmd::sql::measured(args, stop, observer, &|_, _| ())?;
             Some(Answer {
                 json: serde_json::to_value(&compared).expect("plain data"),
                 text: compared.text(),

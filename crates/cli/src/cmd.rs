@@ -27,6 +27,7 @@ pub(crate) mod workload;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use contend_history::History;
 use contend_lab::ResultFile;
 use contend_lab::interval_log::IntervalLog;
 use contend_runner::{RunConfig, RunError, Stop};
@@ -74,18 +75,27 @@ impl Place {
     }
 
     /// Shows the text, and writes `all` as JSON. If the JSON goes to stdout, the text goes to
-    /// stderr.
+    /// stderr. If the text can't be shown, the JSON is written all the same.
     ///
     /// # Errors
     /// The JSON or the text can't be written.
     fn deliver<T: Serialize>(&self, text: &str, all: &[T]) -> Result<(), UserError> {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
-        match self {
-            Place::Stdout => show::complain(text.trim_end()),
-            Place::Nowhere | Place::File(_) => show::print(text)?,
-        }
-        self.write(|file| file.write_all(as_json.as_bytes()))
+        let shown = show_beside(self.is_stdout(), text);
+        shown.and(self.write(|file| file.write_all(as_json.as_bytes())))
     }
+}
+
+/// Shows a text for people: on stderr if stdout is for machines.
+///
+/// # Errors
+/// Stdout can't be written.
+fn show_beside(is_stdout_taken: bool, text: &str) -> Result<(), UserError> {
+    if is_stdout_taken {
+        show::complain(text.trim_end());
+        return Ok(());
+    }
+    show::print(text)
 }
 
 /// Where a verb puts its page and its data.
@@ -123,11 +133,8 @@ impl Pages {
         let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
         let (page, data) = (self.page.path().display(), self.data.path().display());
         let text = format!("{text}report: {page} · results: {data}\n");
-        if self.is_stdout() {
-            show::complain(text.trim_end());
-        }
         let written = [
-            if self.is_stdout() { Ok(()) } else { show::print(&text) },
+            show_beside(self.is_stdout(), &text),
             self.page.write_text(html),
             self.data.write_text(&as_json),
             self.json.write(|file| file.write_all(as_json.as_bytes())),
@@ -254,13 +261,7 @@ impl Outputs {
     /// Shows the result and writes each of its forms. A failure does not keep the other forms from
     /// being written. Returns the first failure.
     fn write(&self, result: &ResultFile) -> Option<UserError> {
-        let table = show::result(result);
-        let mut failure = None;
-        if self.is_stdout() {
-            show::complain(table.trim_end());
-        } else {
-            failure = show::print(&table).err();
-        }
+        let mut failure = show_beside(self.is_stdout(), &show::result(result)).err();
         for (place, text) in [(&self.json, Ok(result.to_json())), (&self.csv, result.to_csv())] {
             let written = match (place, text) {
                 (Place::Nowhere, _) => Ok(()),
@@ -297,14 +298,23 @@ fn hdr_file(directory: &Path, protocol: &str) -> Result<Target, UserError> {
     Target::new(&directory.join(format!("{}.hgrm", protocol.replace('/', "_"))))
 }
 
-/// Shows a result, writes it to `outputs` and `files`, and returns how the command ends.
+/// Shows a result, writes it and its history to `outputs` and `files`, and returns how the command
+/// ends. A failure does not keep the other forms from being written.
 ///
 /// # Errors
 /// A file can't be written, or the run was ended because memory ran short.
-fn deliver(result: &ResultFile, outputs: &Outputs, files: &[(&Target, String)]) -> Result<Status, UserError> {
+fn deliver(
+    result: &ResultFile,
+    history: Option<&History>,
+    outputs: &Outputs,
+    files: &[(&Target, String)],
+) -> Result<Status, UserError> {
     let mut failure = outputs.write(result);
     for (target, text) in files {
         failure = failure.or(target.write_text(text).err());
+    }
+    if let Some(history) = history {
+        failure = failure.or(outputs.history.write(|file| history.write_json_lines(file)).err());
     }
     if let Some(failure) = failure {
         return Err(failure);

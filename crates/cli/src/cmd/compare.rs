@@ -4,7 +4,7 @@ use contend_lab::paired::rounds_to_tell;
 use contend_lab::{compare, report};
 use contend_runner::RunConfig;
 
-use super::{Outputs, deliver, interrupted, left_out};
+use super::{Outputs, deliver, interrupted, left_out, show_beside};
 use crate::args::CompareArgs;
 use crate::files::{RESULT_FILE, RunFolder};
 use crate::progress::stop_on_interrupt;
@@ -41,13 +41,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Status, UserError> {
         Err(error) => return interrupted(error, &stop),
     };
     let html = report::html(&result, &show::command(&result, "compare"));
-    let status = deliver(&result, &outputs, &[(&page, html), (&data, result.to_json())])?;
+    let status = deliver(&result, None, &outputs, &[(&page, html), (&data, result.to_json())])?;
     let written = format!("report: {} · results: {}", page.path().display(), data.path().display());
     out.finish();
-    match outputs.is_stdout() {
-        true => show::complain(&written),
-        false => show::print(&format!("{written}\n"))?,
-    }
+    show_beside(outputs.is_stdout(), &format!("{written}\n"))?;
     Ok(status)
 }
 

@@ -3,10 +3,10 @@
 use contend_lab::{Outcome, compare, record};
 use contend_runner::{Observer, RunError, RunPlan, Stop};
 
-use super::{Outputs, deliver, interrupted};
+use super::{Outputs, deliver, interrupted, show_beside};
 use crate::args::RunArgs;
 use crate::progress::stop_on_interrupt;
-use crate::{Status, UserError, show};
+use crate::{Status, UserError};
 
 /// Runs the plan, with a history if the flags ask for it.
 ///
@@ -33,15 +33,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
         Ok(outcome) => outcome,
         Err(error) => return interrupted(error, &stop),
     };
-    let status = deliver(&outcome.result, &outputs, &[])?;
-    if let (Some(path), Some(recorded)) = (&args.history, outcome.recorded) {
-        outputs.history.write(|file| recorded.history.write_json_lines(file))?;
+    let history = outcome.recorded.map(|recorded| recorded.history);
+    let status = deliver(&outcome.result, history.as_ref(), &outputs, &[])?;
+    if let (Some(path), Some(history)) = (&args.history, history) {
         let place = if outputs.history.is_stdout() { "stdout".into() } else { path.display().to_string() };
-        let written = format!("history: {place} ({} transactions)", recorded.history.transactions().len());
-        match outputs.is_stdout() {
-            true => show::complain(&written),
-            false => show::print(&format!("{written}\n"))?,
-        }
+        let written = format!("history: {place} ({} transactions)\n", history.transactions().len());
+        show_beside(outputs.is_stdout(), &written)?;
     }
     Ok(status)
 }

@@ -1,6 +1,8 @@
 //! `contend sql`.
 
 use std::any::Any;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use contend_history::History;
 use contend_lab::{ResultFile, compare, report};
@@ -14,7 +16,7 @@ use contend_workloads::file::{FileOptions, FileWorkload};
 use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
-use super::{Place, unless_stopped};
+use super::{Place, show_beside, unless_stopped};
 use crate::args::{LITMUS, SqlArgs};
 use crate::files::{RESULT_FILE, RunFolder};
 use crate::progress::{Bars, stop_on_interrupt};
@@ -55,13 +57,13 @@ impl Compared {
     }
 }
 
-/// Keeps the history of a level.
-type Keep<'a> = &'a (dyn Fn(&str, &History) -> Result<(), UserError> + Sync);
+/// Keeps the history of a level. A failure does not end the run.
+type Keep<'a> = &'a (dyn Fn(&str, &History) + Sync);
 
 /// Runs a workload file at each level, and beside it on the engine. `keep` gets each history.
 ///
 /// # Errors
-/// The arguments are refused, the database fails, or a history can't be kept.
+/// The arguments are refused, or the database fails.
 pub(crate) fn measured(
     args: &SqlArgs,
     stop: &Stop,
@@ -100,10 +102,15 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     let files = out.as_ref().map(|out| Ok::<_, UserError>([out.file(PAGE)?, out.file(RESULT_FILE)?])).transpose()?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
+    // A history that can't be written must not end the run: the figures are shown all the same.
+    let lost = Mutex::new(None);
     let keep = |level: &str, found: &History| {
-        history.write(|file| found.write_json_lines(file))?;
-        let Some(out) = &out else { return Ok(()) };
-        out.file(&format!("history-{level}.jsonl"))?.write(|file| found.write_json_lines(file))
+        let fill = |file: &mut dyn Write| found.write_json_lines(file);
+        let whole = history.write(fill);
+        let of_level = || out.as_ref().map_or(Ok(()), |out| out.file(&history_file(level))?.write(fill));
+        let error = whole.err().or(of_level().err());
+        let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
+        *lost = lost.take().or(error);
     };
     let compared = measured(args, &stop, &bars, &keep)?;
     let as_json = serde_json::to_string_pretty(&compared).expect("plain data") + "\n";
@@ -111,17 +118,19 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     if let Some([page, data]) = &files {
         text += &format!("report: {} · results: {}\n", page.path().display(), data.path().display());
     }
-    if json.is_stdout() || history.is_stdout() {
-        show::complain(text.trim_end());
-    } else {
-        show::print(&text)?;
-    }
-    json.write(|file| file.write_all(as_json.as_bytes()))?;
+    let shown = show_beside(json.is_stdout() || history.is_stdout(), &text);
+    let mut failure = lost.into_inner().unwrap_or_else(PoisonError::into_inner).or(shown.err());
+    failure = failure.or(json.write(|file| file.write_all(as_json.as_bytes())).err());
     if let Some([page, data]) = &files {
-        page.write_text(&compared.page(args))?;
-        data.write_text(&as_json)?;
+        failure = failure.or(page.write_text(&compared.page(args)).err());
+        failure = failure.or(data.write_text(&as_json).err());
     }
-    Ok(compared.status())
+    failure.map_or_else(|| Ok(compared.status()), Err)
+}
+
+/// The name of a level's history in the folder of --out.
+fn history_file(level: &str) -> String {
+    format!("history-{level}.jsonl")
 }
 
 /// Runs the table of anomalies.
@@ -135,7 +144,7 @@ fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
     let json = Place::new(args.json.as_deref())?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
-    let watching = Watching { stop: &stop, observer: &bars, keep: &|_, _| Ok(()) };
+    let watching = Watching { stop: &stop, observer: &bars, keep: &|_, _| () };
     let outcome = litmus::run(&config.target, &config.levels, &watching);
     bars.end();
     let result = outcome.map_err(error_of)?;
@@ -198,8 +207,8 @@ impl Watcher for Watching<'_> {
         self.observer.begin(what, 1);
     }
 
-    fn history(&self, level: &str, history: &History) -> Result<(), String> {
-        (self.keep)(level, history).map_err(|error| error.message)
+    fn history(&self, level: &str, history: &History) {
+        (self.keep)(level, history);
     }
 }
 

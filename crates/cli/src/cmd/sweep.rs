@@ -299,18 +299,10 @@ fn read(path: &Path) -> Result<(Experiment, String), UserError> {
     Ok((experiment, text))
 }
 
-/// Writes the figure, table and page of one experiment, prints its verdicts, and returns them.
+/// Prints the verdicts of one experiment, writes its figure, table and page, and returns the
+/// verdicts.
 fn deliver(experiment: &Experiment, out: &Path, swept: &Swept, tell: Tell<'_>) -> Result<Vec<Judgement>, UserError> {
     let judgements = judge(experiment, &swept.curves);
-    let write = |name: &str, text: &str| Target::new(&out.join(&experiment.id).join(name))?.write_text(text);
-    write("points.csv", &csv(&swept.curves))?;
-    if let Some(figure) = drawn(experiment, &swept.curves) {
-        write("figure.svg", &figure.file)?;
-    }
-    if let Some(figure) = published(experiment, &swept.curves) {
-        write("published.svg", &figure.file)?;
-    }
-    write("index.html", &page(experiment, &swept.curves, &judgements))?;
     let accesses: u64 = swept.curves.values().flatten().map(|point| point.accesses).sum();
     let seconds: f64 = swept.curves.values().flatten().map(|point| point.host_seconds).sum();
     let mut text =
@@ -329,15 +321,24 @@ fn deliver(experiment: &Experiment, out: &Path, swept: &Swept, tell: Tell<'_>) -
             judgement.numbers
         );
     }
+    // A full disk must not hide the verdicts.
     tell(&text)?;
+    let write = |name: &str, text: &str| Target::new(&out.join(&experiment.id).join(name))?.write_text(text);
+    write("points.csv", &csv(&swept.curves))?;
+    if let Some(figure) = drawn(experiment, &swept.curves) {
+        write("figure.svg", &figure.file)?;
+    }
+    if let Some(figure) = published(experiment, &swept.curves) {
+        write("published.svg", &figure.file)?;
+    }
+    write("index.html", &page(experiment, &swept.curves, &judgements))?;
     Ok(judgements)
 }
 
-/// Writes the page and the table of all verdicts, and prints their counts.
+/// Prints the counts of all verdicts, and writes their page and table.
 fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)], tell: Tell<'_>) -> Result<(), UserError> {
     let target = Target::new(&out.join("index.html"))?;
-    target.write_text(&index(judged))?;
-    Target::new(&out.join("verdicts.md"))?.write_text(&verdict_table(judged))?;
+    let table = Target::new(&out.join("verdicts.md"))?;
     let count = |verdict: Verdict| {
         judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
     };
@@ -349,7 +350,9 @@ fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)], tell: Tell<'_>) -
         count(Verdict::Waits),
         count(Verdict::Unclear),
         target.path().display()
-    ))
+    ))?;
+    target.write_text(&index(judged))?;
+    table.write_text(&verdict_table(judged))
 }
 
 /// Returns all points as comma-separated values, a line each.

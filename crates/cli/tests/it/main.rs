@@ -9,8 +9,11 @@ mod hostile;
 mod import;
 mod open_loop;
 mod results;
+#[cfg(feature = "sql")]
+mod sql;
 mod terminal;
 mod tutorial;
 mod vacuous;
 mod verbs;
 mod workload_file;
+mod writers;
