@@ -55,9 +55,10 @@ pub(crate) use workload::{ImportCommand, WorkloadArgs, WorkloadCommand, config_o
 ///
 /// `contend compare` answers both questions; `contend list` shows what can be chosen.
 ///
-/// Exit status: 0, all is well; 1, a check failed (an anomaly, an invariant), or the command could
-/// not be finished (its disk failed or is full, its transactions abort for ever); 2, it was refused
-/// (its input is bad, or this machine has no room for the run); 130, Ctrl-C stopped it.
+/// Exit status: 0, all is well; 1, a check failed (an anomaly, an invariant), or the run could not
+/// go on (the disk of its log failed or is full, its transactions abort for ever); 2, the command
+/// was refused (its input is bad, this machine has no room for the run) or a result can't be
+/// written; 130, Ctrl-C stopped it.
 #[derive(Debug, Parser)]
 #[command(name = "contend", version, arg_required_else_help = true)]
 pub(crate) struct Cli {

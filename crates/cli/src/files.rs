@@ -56,7 +56,7 @@ impl Target {
     /// # Errors
     /// The disk is full or fails.
     pub(crate) fn write(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), UserError> {
-        let error = |error: std::io::Error| UserError::failed(format!("can't write {}: {error}", self.0.display()));
+        let error = |error: std::io::Error| UserError::refused(format!("can't write {}: {error}", self.0.display()));
         if self.0.exists() && !self.0.is_file() {
             // A device or a pipe can't be replaced by another file.
             let mut file = std::io::BufWriter::new(OpenOptions::new().write(true).open(&self.0).map_err(error)?);

@@ -14,6 +14,7 @@ mod progress;
 mod show;
 mod table;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -36,7 +37,8 @@ struct UserError {
 
 /// The exit status of a command whose check failed, or that could not be finished.
 const FAILED: u8 = 1;
-/// The exit status of a command that was refused: its input is bad, or the machine has no room.
+/// The exit status of a command that was refused: its input is bad, or the machine has no room for
+/// the run or for its results. Status 1 would say that a check failed.
 const REFUSED: u8 = 2;
 /// The exit status after Ctrl-C: by the convention of shells, 128 and the signal's number.
 const INTERRUPTED: u8 = 130;
@@ -47,13 +49,13 @@ const WITHOUT_SQL: &str =
 
 impl UserError {
     /// Returns the error of a command that is refused: its input is not valid, a file can't be read
-    /// or is found not to be writable before the work begins, or the machine has no room.
+    /// or written, or the machine has no room.
     fn refused(message: impl Into<String>) -> Self {
         UserError { message: message.into(), status: REFUSED }
     }
 
-    /// Returns the error of a command that could not be finished: its work was done, and a result
-    /// can't be written.
+    /// Returns the error of a command that could not be finished, and whose input is not to blame.
+    #[cfg(feature = "sql")]
     fn failed(message: impl Into<String>) -> Self {
         UserError { message: message.into(), status: FAILED }
     }
@@ -156,7 +158,13 @@ pub fn main() -> ExitCode {
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let shown = error.print();
-        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+        return match shown {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                show::complain(&format!("error: can't write to stdout: {error}"));
+                ExitCode::from(REFUSED)
+            }
+            _ => ExitCode::SUCCESS,
+        };
     }
     let rendered = error.render();
     let is_long = std::env::args_os().any(|argument| argument.len() > show::LONG);

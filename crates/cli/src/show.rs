@@ -30,7 +30,7 @@ pub(crate) fn print_by(fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>)
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     match fill(&mut stdout).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(UserError::failed(format!("can't write to stdout: {error}")))
+            Err(UserError::refused(format!("can't write to stdout: {error}")))
         }
         _ => Ok(()),
     }

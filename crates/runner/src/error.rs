@@ -12,12 +12,11 @@ pub enum RunError {
     /// The machine's memory does not hold the tables, or the data of a measurement.
     #[error("{0}")]
     OutOfMemory(String),
-    /// Before the run begins, a file or folder can't be read, written or made. The message names
-    /// it.
+    /// A file or folder can't be read, written or made. The message names it.
     #[error("{0}")]
     Io(String),
-    /// While the run goes on, a file or pipe can't be written, or a process can't be run. The
-    /// message names it.
+    /// While the run goes on, a pipe can't be written, or a process can't be run. The message names
+    /// it.
     #[error("{0}")]
     IoFailed(String),
     /// The log can't be opened or begun.

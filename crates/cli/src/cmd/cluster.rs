@@ -170,5 +170,5 @@ pub(crate) fn keep_experiment(out: &Path, experiment: &Experiment, text: &str) -
         return Ok(());
     }
     replace(&path, |file| file.write_all(text.as_bytes()))
-        .map_err(|error| UserError::failed(format!("can't write {}: {error}", path.display())))
+        .map_err(|error| UserError::refused(format!("can't write {}: {error}", path.display())))
 }

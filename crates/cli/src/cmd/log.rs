@@ -84,7 +84,7 @@ pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
         Ok(()) => Ok(Status::Good),
         // It is no error if the reader of a pipe has closed it: `head` does so.
         Err(DumpError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Status::Good),
-        Err(DumpError::Io(error)) => Err(UserError::failed(format!("can't write to stdout: {error}"))),
+        Err(DumpError::Io(error)) => Err(UserError::refused(format!("can't write to stdout: {error}"))),
         Err(DumpError::Log(error)) => Err(error.into()),
     }
 }

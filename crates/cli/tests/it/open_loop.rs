@@ -113,7 +113,7 @@ fn an_interval_log_has_each_window_of_each_entry() {
     std::os::unix::fs::symlink("/dev/full", folder.path().join("full.hlog")).expect("a link");
     let small = ["run", "ycsb-c", "--machine", "abyss:2", "--windows", "2", "--hdr", "full.hlog"];
     let output = contend(folder.path(), &small);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("can't write full.hlog: No space left on device"), "{stderr}");
     assert!(text(&output.stdout).contains("silo"), "the figures are there");

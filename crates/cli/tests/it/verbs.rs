@@ -79,7 +79,7 @@ fn a_full_disk_loses_nothing_else() {
     }
     let folder = TempDir::new().expect("a folder");
     let output = contend(folder.path(), &with_short(&["run", "--json", "/dev/full"]));
-    assert_eq!(output.status.code(), Some(1), "a full disk is no bad input");
+    assert_eq!(output.status.code(), Some(2), "no check has failed");
     assert!(text(&output.stderr).contains("/dev/full"), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("silo commits"), "the table is shown all the same");
 }

@@ -24,6 +24,7 @@ fn is_there() -> bool {
 #[track_caller]
 fn shows_and_names(output: &Output, shown: &str, file: &str) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stdout.contains(shown), "'{shown}' is not in: {stdout}{stderr}");
     let last = stderr.lines().last().unwrap_or_default();
     assert!(last.starts_with(&format!("error: can't write {file}: ")), "{stderr}");
@@ -128,7 +129,7 @@ fn stdout_without_room_is_an_error_in_one_line() {
         let stderr = text(&output.stderr);
         let errors: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("note: ")).collect();
         assert!(matches!(errors[..], [error] if error.starts_with("error: can't write to stdout: ")), "{arguments:?}: {stderr}");
-        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
 }
 

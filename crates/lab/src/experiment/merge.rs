@@ -46,7 +46,7 @@ pub fn merge(stores: &[Store], out: &Path) -> Result<Store, RunError> {
 /// version wrote is not lost.
 fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
     let at = |path: &Path, error: std::io::Error| {
-        RunError::IoFailed(format!("can't copy {} to {}: {error}", from.display(), path.display()))
+        RunError::Io(format!("can't copy {} to {}: {error}", from.display(), path.display()))
     };
     let is_there = |path: &Path| -> Option<PathBuf> { path.canonicalize().ok() };
     if is_there(to).is_some_and(|to| Some(to) == is_there(from)) {

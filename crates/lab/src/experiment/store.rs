@@ -232,7 +232,7 @@ impl Store {
     /// The file of the claim can't be made.
     pub(super) fn claim(&self, hash: &str) -> Result<Option<Claim>, RunError> {
         let path = self.folder.join(format!("{hash}.claim"));
-        let failed = |error: std::io::Error| RunError::IoFailed(format!("can't write {}: {error}", path.display()));
+        let failed = |error: std::io::Error| RunError::Io(format!("can't write {}: {error}", path.display()));
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         loop {
             let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
@@ -320,7 +320,7 @@ impl Store {
 
 /// Writes a point to its file.
 pub(super) fn write(path: &Path, point: &PointFile) -> Result<(), RunError> {
-    let failed = |error: std::io::Error| RunError::IoFailed(format!("can't write {}: {error}", path.display()));
+    let failed = |error: std::io::Error| RunError::Io(format!("can't write {}: {error}", path.display()));
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
