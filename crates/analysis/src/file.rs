@@ -33,6 +33,7 @@ use toml::{Spanned, Value};
 
 use crate::chop::Chopping;
 use crate::conflicts::Cancel;
+use contend_model::counted;
 use contend_model::pieces::{Access, DeclaredPiece, DeclaredTable, Mode, TransactionType, TypeSet};
 use contend_model::{GROUPS_MAX, Groups};
 
@@ -189,7 +190,8 @@ impl Study {
     pub fn describe(&self) -> String {
         let Study { name, transactions, on_several_tables, deadlock_prone, gain } = self;
         format!(
-            "{name}: {transactions} transactions, {on_several_tables} on more than one table, {deadlock_prone} in a deadlock-prone SC-cycle, {gain} gain by IC3"
+            "{name}: {}, {on_several_tables} on more than one table, {deadlock_prone} in a deadlock-prone SC-cycle, {gain} gain by IC3",
+            counted(*transactions, "transaction")
         )
     }
 }

@@ -14,6 +14,7 @@ use std::fmt::Write;
 use crate::conflicts::{Conflict, Step};
 use crate::merge::{Group, Plan, TypePlan};
 use crate::text::short_names;
+use contend_model::counted;
 use contend_model::pieces::TypeSet;
 
 /// Sizes in pixels.
@@ -224,8 +225,8 @@ impl Layout {
                 let _ = writeln!(text, "<text class=\"unit\" x=\"{x}\" y=\"{y}\">{label}</text>");
             }
             if *more > 0 {
-                let (y, s) = (bottom + lanes * LANE, if *more == 1 { "" } else { "s" });
-                let _ = writeln!(text, "<text class=\"unit\" x=\"{MARGIN}\" y=\"{y}\">and {more} more unit{s}</text>");
+                let (y, units) = (bottom + lanes * LANE, counted(*more, "more unit"));
+                let _ = writeln!(text, "<text class=\"unit\" x=\"{MARGIN}\" y=\"{y}\">and {units}</text>");
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::conflicts::{Conflict, Step};
 use crate::hints::Hints;
 use crate::merge::{Group, Plan};
 use crate::waits::{Until, Wait, Waits};
+use contend_model::counted;
 use contend_model::pieces::{TransactionType, TypeSet};
 
 /// The most lines about one topic. A number says how many more there are.
@@ -45,7 +46,6 @@ impl Plan {
         let on = |is_on| if is_on { "on" } else { "off" };
         let pieces: usize = types.types.iter().map(|of| of.pieces.len()).sum();
         let snapshots = if self.options.snapshots { ", read-only types on snapshots" } else { "" };
-        let counted = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
         format!(
             "{}, {}, {}, {} (ts={}, cu={}{snapshots})\n",
             counted(types.in_use().count(), "type"),

@@ -7,6 +7,7 @@ use contend_lab::notes;
 use contend_lab::paired::{self, Ratio, show_share};
 use contend_lab::tables::{self, Sheet};
 use contend_lab::{ProtocolResult, ResultFile};
+use contend_model::counted;
 use contend_runner::RunConfig;
 use contend_runner::units::{show_bytes, show_latency, show_ns, show_percent, show_rate};
 
@@ -126,23 +127,24 @@ pub(crate) fn command(result: &ResultFile, verb: &str) -> String {
 pub(crate) fn result(result: &ResultFile) -> String {
     let (config, environment) = (&result.config, &result.environment);
     let index = result.index_in_words();
+    let rounds = result.comparison.as_ref().map_or(config.windows, |comparison| comparison.rounds);
     let mut text = match &config.chip {
         Some(chip) => format!(
-            "{} · SIMULATED on {}, {} cores at {:.1} GHz: all times are simulated time · {index} · {} windows of {}\n",
+            "{} · SIMULATED on {}, {} at {:.1} GHz: all times are simulated time · {index} · {} of {}\n",
             config.workload,
             chip.name,
-            config.threads,
+            counted(config.threads, "core"),
             chip.core.hertz / 1e9,
-            config.windows,
+            counted(config.windows, "window"),
             show_ns((config.window_seconds * 1e9) as u64),
         ),
         None => format!(
-            "{} · {} threads on {} cores ({}) · {index} · {} windows of {} s, in turns\n",
+            "{} · {} on {} ({}) · {index} · {} of {} s, in turns\n",
             config.workload,
-            config.threads,
-            environment.cores,
+            counted(config.threads, "thread"),
+            counted(environment.cores, "core"),
             environment.cpu_model,
-            result.comparison.as_ref().map_or(config.windows, |comparison| comparison.rounds),
+            counted(rounds, "window"),
             config.window_seconds
         ),
     };
@@ -151,8 +153,9 @@ pub(crate) fn result(result: &ResultFile) -> String {
     }
     if config.chip.is_none() && config.threads > environment.cores {
         text += &format!(
-            "note: {} threads share {} cores (oversubscribed): they wait for each other\n",
-            config.threads, environment.cores
+            "note: {} threads share {} (oversubscribed): they wait for each other\n",
+            config.threads,
+            counted(environment.cores, "core")
         );
     }
     if let Some(arrivals) = &config.arrivals {

@@ -24,6 +24,7 @@
 use std::fmt;
 
 use contend_model::Isolation;
+use contend_model::counted;
 use serde::Serialize;
 
 use crate::anomaly::{Anomaly, DependencyKind};
@@ -155,16 +156,21 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { transactions, operations, dependencies: counts, .. } = self;
+        let counts = &self.dependencies;
+        let transactions = counted(self.transactions, "transaction");
+        let operations = counted(self.operations, "operation");
         match self.anomalies.first() {
             None if self.is_inferred => {
-                write!(f, "nothing found: {transactions} transactions, {operations} operations on versions, 0 cycles")?;
+                write!(f, "nothing found: {transactions}, {operations} on versions, 0 cycles")?;
             }
-            None => write!(f, "serializable: {transactions} transactions, {operations} operations, 0 cycles")?,
+            None => write!(f, "serializable: {transactions}, {operations}, 0 cycles")?,
             Some(worst) => write!(
                 f,
-                "not serializable: {} anomalies, the worst {} ({}), in {transactions} transactions; cycles in {} components",
-                self.anomalies_met, worst.class, worst.name, self.cyclic_components
+                "not serializable: {}, the worst {} ({}), in {transactions}; cycles in {}",
+                counted(self.anomalies_met, "anomaly"),
+                worst.class,
+                worst.name,
+                counted(self.cyclic_components, "component")
             )?,
         }
         let DependencyCounts { ww, wr, predicate_wr, rw, predicate_rw } = counts;
@@ -173,8 +179,9 @@ impl fmt::Display for Report {
             "\ndependencies: {ww} ww, {wr} wr, {rw} rw, {predicate_wr} predicate wr, {predicate_rw} predicate rw"
         )?;
         if !self.is_exact() {
-            let (reads, items) = (self.ambiguous_reads, self.ambiguous_items);
-            write!(f, "\nnot fully known, so checked only as far as certain: {reads} misses, {items} version orders")?;
+            let (reads, items) =
+                (counted(self.ambiguous_reads, "miss"), counted(self.ambiguous_items, "version order"));
+            write!(f, "\nnot fully known, so checked only as far as certain: {reads}, {items}")?;
         }
         self.anomalies.iter().try_for_each(|anomaly| write!(f, "\n\n{anomaly}"))
     }

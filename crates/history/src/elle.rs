@@ -23,6 +23,7 @@ mod edn;
 use std::collections::{HashMap, HashSet};
 
 use contend_model::Applied;
+use contend_model::{counted, is_or_are};
 use serde_json::Value;
 
 use crate::anomaly::{Anomaly, Class, Step};
@@ -630,11 +631,13 @@ impl Inference {
         )];
         notes.push(match workload {
             Workload::ListAppend => format!(
-                "The order of appends is that of the longest list read. {unread} appends are in no such list: nothing is concluded from them."
+                "The order of appends is that of the longest list read. {} in no such list: nothing is concluded from that.",
+                format_args!("{} {}", counted(unread, "append"), is_or_are(unread))
             ),
             Workload::Register => format!(
-                "A write comes after nil, and after what its transaction read of the key. {blind} writes were made without such a read: their order is \
-                 unknown, and cycles through it go unseen."
+                "A write comes after nil, and after what its transaction read of the key. {} made without such a read: the order is \
+                 unknown, and cycles through it go unseen.",
+                if blind == 1 { "1 write was".into() } else { format!("{blind} writes were") }
             ),
         });
         notes.push(

@@ -3,6 +3,7 @@
 //! In this order: a constant, equal to an earlier parameter, sequential, uniform, zipfian by
 //! maximum likelihood, else empirical. Beside each fit stands its Kolmogorov-Smirnov distance.
 
+use contend_model::counted;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::domain::{Domain, Domains};
@@ -387,7 +388,7 @@ fn from_range(values: &[i64], least: i64, most: i64) -> f64 {
 }
 
 fn comment(what: &str, distance: f64, values: usize) -> String {
-    format!("{what}, KS {distance:.3}, {values} values")
+    format!("{what}, KS {distance:.3}, {}", counted(values, "value"))
 }
 
 /// Fits the upper end of a range: the lower end and a width.
@@ -400,7 +401,7 @@ fn above(low: usize, lows: &[i64], highs: &[i64], density: f64, rows: Option<f64
         .collect();
     if widths.is_empty() {
         let rows = rows.map_or(UNKNOWN_WIDTH, |rows| (rows.round() as i64).clamp(1, 1000));
-        let comment = format!("a range whose width is unknown: {rows} rows");
+        let comment = format!("a range whose width is unknown: {}", counted(rows as u64, "row"));
         return Fit { how: How::Above(low, (rows - 1).to_string()), comment };
     }
     let fit = match constant_of(&widths) {
@@ -447,7 +448,7 @@ fn bound(domain: &mut Domain, values: &[i64], is_low: bool) -> Fit {
     if low == high {
         return Fit { how: How::Plain(of(low)), comment: "a bound that hardly moves".into() };
     }
-    let comment = format!("a bound, uniform between its 5 % and 95 % quantiles, {} values", places.len());
+    let comment = format!("a bound, uniform between its 5 % and 95 % quantiles, {}", counted(places.len(), "value"));
     Fit::draw(format!("random({}, {})", of(low), of(high)), comment)
 }
 
@@ -466,7 +467,7 @@ fn key(domain: &mut Domain, values: &[i64]) -> Fit {
         return Fit { how: How::Plain(domain.constant(value).to_string()), comment: "a constant".into() };
     }
     if is_sequential(&known) {
-        return Fit::draw(format!("mod(unique(), :{name})"), format!("sequential, {} values", known.len()));
+        return Fit::draw(format!("mod(unique(), :{name})"), format!("sequential, {}", counted(known.len(), "value")));
     }
     let spectrum = Spectrum::of(known);
     let draws = spectrum.draws;
@@ -543,13 +544,16 @@ fn number_of(values: &[i64], is_written: bool) -> Fit {
     };
     if most >= INTERNED && least < most {
         let distinct: HashSet<i64> = known.iter().copied().collect();
-        return Fit::draw(format!("random(0, {})", distinct.len() - 1), format!("{} values, by rank", distinct.len()));
+        return Fit::draw(
+            format!("random(0, {})", distinct.len() - 1),
+            format!("{}, by rank", counted(distinct.len(), "value")),
+        );
     }
     if least == most {
         return Fit::plain(if is_written && most < INTERNED { least.to_string() } else { "1".into() });
     }
     if is_sequential(&known) {
-        return Fit::draw("unique()", format!("sequential, {} values", known.len()));
+        return Fit::draw("unique()", format!("sequential, {}", counted(known.len(), "value")));
     }
     let (low, high) = if is_written { (least, most) } else { (0, most.saturating_sub(least)) };
     let distance = from_range(&known, least, most);

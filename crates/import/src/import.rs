@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use contend_model::counted;
 use contend_workloads::WorkloadFile;
 
 use crate::error::cut;
@@ -122,11 +123,11 @@ pub fn import(path: &Path, source: &TraceSource, options: &ImportOptions) -> Res
         return Err(ImportError::of_file(path, format!("{head}{}", lines.concat())));
     }
     let summary = vec![format!(
-        "{} transactions in {} types; the file covers {} of {} statements",
-        trace.counts.transactions,
-        types.len(),
+        "{} in {}; the file covers {} of {}",
+        counted(trace.counts.transactions, "transaction"),
+        counted(types.len(), "type"),
         percent(1.0 - uncovered),
-        trace.counts.statements
+        counted(trace.counts.statements, "statement")
     )];
     Ok(Imported { text, summary })
 }
@@ -228,7 +229,7 @@ impl Report {
         let mut lines: Vec<String> =
             shown.map(|(count, why)| format!("{}: {why}", percent(*count as f64 / all))).collect();
         if more > 0 {
-            lines.push(format!("and {more} others"));
+            lines.push(format!("and {}", counted(more, "other")));
         }
         lines
     }
@@ -252,9 +253,9 @@ fn header(trace: &Trace, fits: &Fits, source: &TraceSource, report: &Report, opt
     let mut lines = vec![
         format!("Imported from {} by contend workload import.", name_of(source)),
         format!(
-            "{} transactions with {} statements; the file covers {} of the statements.",
-            counts.transactions,
-            counts.statements,
+            "{} with {}; the file covers {} of the statements.",
+            counted(counts.transactions, "transaction"),
+            counted(counts.statements, "statement"),
             percent(1.0 - report.uncovered(trace))
         ),
     ];
@@ -302,8 +303,9 @@ fn arrivals(trace: &Trace) -> Option<String> {
     let most = trace.arrivals.values().max()?;
     let least = if trace.arrivals.len() as f64 == seconds { *trace.arrivals.values().min()? } else { 0 };
     Some(format!(
-        "Transactions that began in a second: mean {:.1}, least {least}, most {most}, over {seconds} seconds.",
-        sum as f64 / seconds
+        "Transactions that began in a second: mean {:.1}, least {least}, most {most}, over {}.",
+        sum as f64 / seconds,
+        counted(seconds, "second")
     ))
 }
 

@@ -1,5 +1,6 @@
 //! The text of the workload file.
 
+use contend_model::counted;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{free, plain};
@@ -67,7 +68,7 @@ pub(crate) fn scripts_of(trace: &Trace, types: &[TransactionType], fits: &Fits) 
                 .iter()
                 .all(|of| matches!(of.verb, Verb::Read | Verb::Scan) && !of.text.contains(" for update")),
             text: writer.text(),
-            comment: format!("{} transactions", of.count),
+            comment: counted(of.count, "transaction"),
         });
     }
     scripts

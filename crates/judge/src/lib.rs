@@ -13,6 +13,7 @@ mod recording;
 
 use contend_engine::Isolation;
 use contend_history::{Anomaly, check, replay_to};
+use contend_model::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,20 +70,20 @@ pub fn verify_history(recorded: &Recorded, level: Isolation) -> Verification {
         explanation: worst.map(ToString::to_string),
         cycle: worst.map(edges).unwrap_or_default(),
     };
-    let transactions = report.transactions;
+    let transactions = counted(report.transactions, "transaction");
     if let Some(anomaly) = report.violates(level) {
         verification.passed = false;
-        verification.verdict = format!("not {level}: {} in {transactions} transactions", anomaly.class);
+        verification.verdict = format!("not {level}: {} in {transactions}", anomaly.class);
         verification.explanation = Some(anomaly.to_string());
         verification.cycle = edges(anomaly);
         return verification;
     }
     if level == Isolation::None {
         let found = worst.map_or("found none".into(), |anomaly| format!("found {}", anomaly.class));
-        verification.verdict = format!("promises nothing: {found} in {transactions} transactions");
+        verification.verdict = format!("promises nothing: {found} in {transactions}");
         return verification;
     }
-    verification.verdict = format!("{level} ({transactions} transactions, 0 cycles)");
+    verification.verdict = format!("{level} ({transactions}, 0 cycles)");
     if let (Isolation::Serializable, Some(order)) = (level, report.serial_order()) {
         let rows = recorded.final_state.iter().map(|(table, key, writer)| (table.as_str(), key.as_str(), *writer));
         if let Err(divergence) = replay_to(&recorded.history, order, rows) {

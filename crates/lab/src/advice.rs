@@ -2,6 +2,7 @@
 
 use contend_engine::{Isolation, OptionSpec};
 use contend_machine::Native;
+use contend_model::counted;
 use contend_protocols::all_protocols;
 use contend_protocols::method::METHODS;
 
@@ -83,7 +84,9 @@ fn too_few(result: &ResultFile) -> String {
     } else {
         format!("{} pairs of entries need", comparison.pairs)
     };
-    format!("{} rounds tell nothing: {pairs} {needed} or more (--windows)", comparison.rounds)
+    let tell = if comparison.rounds == 1 { "tells" } else { "tell" };
+    let rounds = counted(comparison.rounds, "round");
+    format!("{rounds} {tell} nothing: {pairs} {needed} or more (--windows)")
 }
 
 /// Formats names as in "a, b and c"; of a long list the first ones and the number of the others.
@@ -145,8 +148,8 @@ pub(crate) fn recommendation(result: &ResultFile) -> Vec<String> {
 fn what_to_take(result: &ResultFile, ranked: &[Ranked<'_>], group: &[Ranked<'_>]) -> String {
     let config = &result.config;
     let machine = match &config.chip {
-        Some(chip) => format!("{} simulated cores of {}", config.threads, chip.name),
-        None => format!("{} threads on this machine", config.threads),
+        Some(chip) => format!("{} of {}", counted(config.threads, "simulated core"), chip.name),
+        None => format!("{} on this machine", counted(config.threads, "thread")),
     };
     let on = format!("on {} with {machine}", config.workload);
     match (group, ranked.len()) {

@@ -28,6 +28,7 @@ mod words;
 use std::time::{Duration, Instant, SystemTime};
 
 use contend_engine::Isolation;
+use contend_model::counted;
 use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -390,7 +391,9 @@ fn on_cores(
                 (median > 0.0).then_some(OnCores { cores, entry: entry.protocol, throughput_tps: median, min, max })
             })),
             Err(RunError::Stopped) => break,
-            Err(error) => reasons.push(format!("On {cores} simulated cores nothing was measured: {error}.")),
+            Err(error) => {
+                reasons.push(format!("On {} nothing was measured: {error}.", counted(cores, "simulated core")))
+            }
         }
     }
     (all, reasons)
@@ -406,15 +409,15 @@ impl Advice {
     pub fn basis(&self) -> String {
         let last = match self.rounds {
             0 => format!("{} left when it was stopped", self.finalists.len()),
-            rounds => format!("{} in the final with {rounds} rounds", self.finalists.len()),
+            rounds => format!("{} in the final with {}", self.finalists.len(), counted(rounds, "round")),
         };
         format!(
-            "advice for {} on {} cores ({}): {} candidates, {last}, {} windows, {} of measuring and {} in all",
+            "advice for {} on {} ({}): {}, {last}, {}, {} of measuring and {} in all",
             self.config.workload,
-            self.environment.cores,
+            counted(self.environment.cores, "core"),
             self.environment.cpu_model,
-            self.candidates.len(),
-            self.windows,
+            counted(self.candidates.len(), "candidate"),
+            counted(self.windows, "window"),
             show_seconds(self.measured_seconds),
             show_seconds(self.elapsed_seconds)
         )

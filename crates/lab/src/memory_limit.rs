@@ -69,8 +69,8 @@ pub fn lines_per_transaction(
     }
     if found.1 < FEWEST {
         return Err(RunError::BadInput(format!(
-            "{} transactions commit on a simulated core within {} s; a count of lines needs {FEWEST}",
-            found.1,
+            "{} commit on a simulated core within {} s; a count of lines needs {FEWEST}",
+            contend_model::counted(found.1, "transaction"),
             SECONDS[SECONDS.len() - 1]
         )));
     }

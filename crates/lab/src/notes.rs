@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use contend_machine::Native;
+use contend_model::counted;
 use contend_protocols::deterministic_protocols;
 use contend_runner::units::{show_percent, show_rate};
 use contend_workloads::Checked;
@@ -129,8 +130,10 @@ fn growth(tables: &[TableRows]) -> Option<String> {
     let factor = |of: &TableRows| of.rows_at_end as f64 / (of.rows_loaded as f64).max(1.0);
     let mut grown: Vec<&TableRows> = tables.iter().filter(|of| factor(of) >= 1.0 + GROWTH).collect();
     grown.sort_by(|a, b| factor(b).total_cmp(&factor(a)));
-    let shown: Vec<String> =
-        grown.iter().map(|of| format!("{} from {} to {} rows", of.table, of.rows_loaded, of.rows_at_end)).collect();
+    let shown: Vec<String> = grown
+        .iter()
+        .map(|of| format!("{} from {} to {}", of.table, of.rows_loaded, counted(of.rows_at_end, "row")))
+        .collect();
     (!shown.is_empty()).then(|| named(&shown.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
@@ -167,7 +170,7 @@ fn latencies_of_batches(result: &ResultFile) -> Option<String> {
     };
     let described = |entry: &ProtocolResult| {
         let in_flight = entry.options.get("threads.interleave").and_then(|number| number.parse::<usize>().ok());
-        let size = in_flight.map(|number| format!(" ({} transactions)", number * result.config.threads));
+        let size = in_flight.map(|number| format!(" ({})", counted(number * result.config.threads, "transaction")));
         format!("{}{}", entry.protocol, size.unwrap_or_default())
     };
     let entries: Vec<String> = result.protocols.iter().filter(has_batches).map(described).collect();

@@ -28,6 +28,7 @@ use crate::result::{ProtocolResult, ResultFile};
 use crate::tables::{self, Sheet, measured};
 pub use advice::html as advice_html;
 pub(crate) use charts::{table_of_times, times_of};
+use contend_model::counted;
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub use cycle::svg_file as cycle_svg;
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
@@ -98,10 +99,14 @@ fn header(result: &ResultFile) -> String {
         text += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
     }
     let where_it_ran = match &config.chip {
-        Some(chip) => format!("Simulated on {}, {} cores; all times are simulated time;", chip.name, config.threads),
+        Some(chip) => {
+            format!("Simulated on {}, {}; all times are simulated time;", chip.name, counted(config.threads, "core"))
+        }
         None => format!(
-            "{} threads on {} cores ({}),",
-            config.threads, result.environment.cores, result.environment.cpu_model
+            "{} on {} ({}),",
+            counted(config.threads, "thread"),
+            counted(result.environment.cores, "core"),
+            result.environment.cpu_model
         ),
     };
     let setting = format!("{where_it_ran} {}, {}.", result.index_in_words(), windows(result));
@@ -111,7 +116,7 @@ fn header(result: &ResultFile) -> String {
 /// Describes the number of measured windows, which may be fewer than allowed, and their length.
 fn windows(result: &ResultFile) -> String {
     let rounds = result.comparison.as_ref().map_or(result.config.windows, |comparison| comparison.rounds);
-    format!("{rounds} windows of {} s", result.config.window_seconds)
+    format!("{} of {} s", counted(rounds, "window"), result.config.window_seconds)
 }
 
 /// Returns the table of the most important figures of each entry. Columns that a small screen
@@ -199,7 +204,7 @@ fn proof(result: &ResultFile) -> String {
         let class = if entry.failed() { " class=\"bad\"" } else { "" };
         let _ = write!(text, "<dt>{}</dt><dd{class}>", escape(&entry.protocol));
         match &entry.verification {
-            Some(it) => text += &prose(&format!("{}, {} aborts meanwhile", it.verdict, it.aborts)),
+            Some(it) => text += &prose(&format!("{}, {} meanwhile", it.verdict, counted(it.aborts, "abort"))),
             None => text += "no verification pass was asked for",
         }
         if let Some(check) = &entry.check {
@@ -236,7 +241,7 @@ fn setting(result: &ResultFile, command: &str) -> String {
     let mut environment_items = vec![
         ("contend", format!("{}{commit}", environment.version)),
         ("machine", format!("{}, {}", environment.machine, environment.architecture)),
-        ("processor", format!("{}, {} cores", environment.cpu_model, environment.cores)),
+        ("processor", format!("{}, {}", environment.cpu_model, counted(environment.cores, "core"))),
         ("memory", show_bytes(environment.memory_bytes)),
         ("kernel", environment.kernel.clone()),
         ("clock", format!("{:.3} GHz", environment.clock_hz / 1e9)),

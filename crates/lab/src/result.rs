@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contend_model::counted;
 use contend_sim::Statistics;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,7 @@ impl Comparison {
             1 => String::new(),
             pairs => format!(" for all {pairs} pairs together"),
         };
-        format!("ratios by {} rounds, with {:.0} % confidence{pairs}", self.rounds, self.confidence * 100.0)
+        format!("ratios by {}, with {:.0} % confidence{pairs}", counted(self.rounds, "round"), self.confidence * 100.0)
     }
 }
 

@@ -47,6 +47,7 @@ use std::time::Instant;
 
 use contend_engine::commit_sink::WriteCounter;
 use contend_engine::{KeyWords, key_of};
+use contend_model::counted;
 use parking_lot::Mutex;
 
 use crate::commit::FIRST_LSN;
@@ -101,10 +102,16 @@ pub struct Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Report { epoch, files, bytes, transactions, records, rows, discarded, seconds } = self;
+        let was = if *discarded == 1 { "was" } else { "were" };
         write!(
             f,
-            "recovered {rows} rows up to epoch {epoch}: {transactions} transactions, {records} records, {bytes} bytes of {files} files \
-             in {seconds:.3} s; {discarded} transactions were not durable, and were discarded"
+            "recovered {} up to epoch {epoch}: {}, {}, {} of {} in {seconds:.3} s; {} {was} not durable, and {was} discarded",
+            counted(*rows, "row"),
+            counted(*transactions, "transaction"),
+            counted(*records, "record"),
+            counted(*bytes, "byte"),
+            counted(*files, "file"),
+            counted(*discarded, "transaction")
         )
     }
 }

@@ -20,6 +20,7 @@
 //! | [`pieces`] | declarations of what the parts of a transaction may access |
 //! | [`abort`], [`isolation`] | outcomes of transactions, and promises about them |
 //! | [`random`] | generators whose sequences repeat, and the hash of words |
+//! | [`words`] | numbers with their nouns, for messages |
 //! | [`mod@options`] | options: named, documented, validated |
 
 // The derived code names this crate by its own name, also inside the crate.
@@ -40,6 +41,7 @@ pub mod store;
 pub mod table;
 pub mod txn;
 pub mod update;
+pub mod words;
 
 pub use abort::{Abort, AbortCounts, AbortReason, OutOfMemory};
 pub use declaration::{DeclarationNeeds, Declare};
@@ -55,6 +57,7 @@ pub use store::{Core, Inspect, Load, Tables, TablesOnly};
 pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, PieceEnd, RawTxn, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update, WordChanges, WordOperation};
+pub use words::{counted, is_or_are};
 
 /// The names that code derived by `#[derive(Row)]` uses, so that a user needs no dependency for
 /// them.

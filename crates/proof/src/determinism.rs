@@ -12,6 +12,7 @@ use contend_dispatch::session;
 use contend_engine::Isolation;
 use contend_judge::verify_history;
 use contend_machine::Native;
+use contend_model::counted;
 use contend_protocols::deterministic_protocols;
 use contend_runner::machine::NATIVE;
 use contend_runner::names::option_name;
@@ -290,7 +291,11 @@ impl Proof<'_> {
                 return Ok(Some(format!("{place}: the workload's check failed: {violation}")));
             }
             if verification.transactions != all {
-                return Ok(Some(format!("{place}: {} of {all} transactions committed", verification.transactions)));
+                return Ok(Some(format!(
+                    "{place}: {} of {} committed",
+                    verification.transactions,
+                    counted(all, "transaction")
+                )));
             }
             commits += all;
             aborts += result.tally.conflicts();
@@ -329,7 +334,7 @@ impl Proof<'_> {
                     return Ok(Some(format!("{place}: {}", found.verdict)));
                 }
                 if explored.livelocks > 0 {
-                    return Ok(Some(format!("{place}: {} executions stand still", explored.livelocks)));
+                    return Ok(Some(format!("{place}: {} without an end", counted(explored.livelocks, "execution"))));
                 }
                 let Some(state) = explored.state else { continue };
                 places.push(Place {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use contend_engine::fault::Fault;
 use contend_engine::{Erased, NamedProtocol};
+use contend_model::counted;
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 use contend_sim::Simulated;
@@ -265,7 +266,10 @@ impl Explored {
                 };
                 let permitted = match &self.permits {
                     Some(first) => {
-                        format!("; {} executions had an anomaly that it allows, the first {first}", self.permitted)
+                        format!(
+                            "; {} had an anomaly that it allows, the first {first}",
+                            counted(self.permitted, "execution")
+                        )
                     }
                     None => String::new(),
                 };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contend_history::{Anomaly, Isolation};
+use contend_model::{counted, is_or_are};
 use serde::Serialize;
 
 use crate::system::Level;
@@ -183,23 +184,24 @@ impl LevelResult {
 
     /// Says what was found.
     pub fn found(&self) -> String {
-        let commits = self.verified.counts.commits;
+        let commits = counted(self.verified.counts.commits, "transaction");
         let mut found = match (&self.verified.worst, &self.verified.serial_replay_differs) {
             (Some(worst), _) => {
                 let count = self.verified.anomalies;
-                format!("{} ({}), {count} in {commits} transactions", worst.class, worst.name)
+                format!("{} ({}), {count} in {commits}", worst.class, worst.name)
             }
             (None, Some(differs)) => format!("a serial run differs: {differs}"),
-            (None, None) => format!("nothing in {commits} transactions"),
+            (None, None) => format!("nothing in {commits}"),
         };
         if !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty() {
             found += "; an invariant is broken";
         }
-        if self.verified.losses.count > 0 {
-            found += &format!("; {} acknowledged writes are lost", self.verified.losses.count);
+        let lost = self.verified.losses.count;
+        if lost > 0 {
+            found += &format!("; {} {} lost", counted(lost, "acknowledged write"), is_or_are(lost));
         }
         if self.verified.counts.unknown > 0 {
-            found += &format!("; {} commits without an answer", self.verified.counts.unknown);
+            found += &format!("; {} without an answer", counted(self.verified.counts.unknown, "commit"));
         }
         if self.failed() { format!("BROKEN: {found}") } else { found }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use contend_model::counted;
 use contend_model::pieces::{Access, DeclaredPiece, DeclaredTable, Mode, TransactionType, TypeSet};
 
 use super::Learned;
@@ -18,13 +19,13 @@ impl Learned {
         let types = self.proposed();
         let mut text = String::new();
         for (of, declared) in types.types.iter().enumerate() {
-            let runs = self.runs(of);
+            let runs = counted(self.runs(of), "transaction");
             let of = identifier(&declared.name);
             if declared.pieces.is_empty() {
-                let _ = writeln!(text, "// {}: no access in {runs} transactions.", declared.name);
+                let _ = writeln!(text, "// {}: no access in {runs}.", declared.name);
                 continue;
             }
-            let _ = writeln!(text, "/// The pieces of {}, from {runs} transactions.\nmod {of} {{", declared.name);
+            let _ = writeln!(text, "/// The pieces of {}, from {runs}.\nmod {of} {{", declared.name);
             text += "    use contend_model::pieces::Piece;\n\n";
             for (number, piece) in declared.pieces.iter().enumerate() {
                 let name = constant(&piece.name);

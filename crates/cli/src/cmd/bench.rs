@@ -8,6 +8,7 @@ use contend_lab::microbench::{Microbench, MicrobenchPlan, microbench};
 use contend_lab::result::ProtocolResult;
 use contend_lab::tables::memory_limits;
 use contend_machine::available_cores;
+use contend_model::counted;
 use contend_runner::config::THREADS_MAX;
 use contend_runner::host_chip::host_preset;
 use contend_runner::machine_limits::{Limits, limits};
@@ -158,8 +159,8 @@ fn text(limits: &Limits, threads: usize) -> String {
     );
     row("random line reads of a thread, prefetched 32 at a time".into(), limits.prefetched_reads_per_second);
     for entry in &limits.increments_per_second {
-        let threads = if entry.threads == 1 { "1 thread".into() } else { format!("{} threads", entry.threads) };
+        let threads = counted(entry.threads, "thread");
         row(format!("increments of one line by {threads}, all together"), entry.increments_per_second);
     }
-    format!("{threads} threads, reads from {} MiB\n{table}\n", limits.arena_bytes >> 20)
+    format!("{}, reads from {} MiB\n{table}\n", counted(threads, "thread"), limits.arena_bytes >> 20)
 }

@@ -8,6 +8,7 @@ use contend_history::elle::{Inferred, Workload};
 use contend_history::{History, Isolation, Report, check_bounded, replay};
 use contend_judge::edges;
 use contend_lab::report::cycle_svg;
+use contend_model::counted;
 use contend_runner::memory;
 
 use crate::args::CheckArgs;
@@ -83,8 +84,11 @@ pub(crate) fn judge(history: &History, level: Isolation) -> Result<Judgement, St
     // An empty history keeps every level, and proves nothing.
     if history.transactions().iter().all(|transaction| transaction.ops.is_empty()) {
         let count = history.transactions().len();
-        let contents =
-            if count == 0 { "no transaction".into() } else { format!("{count} transactions without an operation") };
+        let contents = if count == 0 {
+            "no transaction".into()
+        } else {
+            format!("{} without an operation", counted(count, "transaction"))
+        };
         return Err(format!("{contents}; a history has a committed transaction a line, as JSON"));
     }
     let report = check_bounded(history).map_err(|error| error.to_string())?;

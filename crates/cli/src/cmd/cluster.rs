@@ -6,6 +6,7 @@ use contend_lab::experiment::{
     Experiment, FailedPoint, Machines, Manner, Progress, Store, Task, is_missing, merge as merged, sweep, tasks,
 };
 use contend_lab::whole_file::replace;
+use contend_model::{counted, is_or_are};
 
 use super::sweep::{Caller, EXPERIMENT, Named, check_seeds, experiments_of};
 use crate::args::{MergeArgs, StatusArgs, SweepArgs};
@@ -60,13 +61,19 @@ pub(crate) fn measure(
     let Progress { there, missing, failed } = Progress::of(tasks, store, manner.machines);
     // Other sweeps of the folder may have measured some meanwhile.
     let kept = there - measured;
-    (caller.tell)(&format!("{part}: {measured} points measured, {kept} kept, {} failed\n", failed.len()))?;
+    (caller.tell)(&format!("{part}: {} measured, {kept} kept, {} failed\n", counted(measured, "point"), failed.len()))?;
     complain_of(&failed);
     if missing > 0 {
-        show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
+        show::complain(&partial(missing));
         return Ok(Status::Interrupted);
     }
     Ok(if failed.is_empty() { Status::Good } else { Status::CheckFailed })
+}
+
+/// Says that points are missing.
+pub(crate) fn partial(missing: usize) -> String {
+    let (points, are) = (counted(missing, "point"), is_or_are(missing));
+    format!("PARTIAL: {points} {are} missing; the same command goes on from there")
 }
 
 /// Prints points that failed to stderr, a line each.
@@ -107,9 +114,9 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Status, UserError> {
     }
     let failed = store.files().values().filter(|file| file.failure().is_some()).count();
     show::print(&format!(
-        "{} points of {} experiments, {failed} failed; `contend plot {}` draws them\n",
-        store.files().len(),
-        experiments.len(),
+        "{} of {}, {failed} failed; `contend plot {}` draws them\n",
+        counted(store.files().len(), "point"),
+        counted(experiments.len(), "experiment"),
         args.out.display()
     ))?;
     Ok(Status::Good)

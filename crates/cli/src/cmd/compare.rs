@@ -2,6 +2,7 @@
 
 use contend_lab::paired::rounds_to_tell;
 use contend_lab::{compare, report};
+use contend_model::counted;
 use contend_runner::RunConfig;
 
 use super::{Outputs, deliver, interrupted, left_out, show_beside};
@@ -19,8 +20,9 @@ fn too_few_rounds(config: &RunConfig) -> Option<String> {
     let least = rounds_to_tell(entries);
     (entries > 1 && config.arrivals.is_none() && rounds < least).then(|| {
         format!(
-            "note: {rounds} rounds can't tell any two of {entries} entries apart, so all will share one group; \
-             --windows {least} is the least that can"
+            "note: {} can't tell any two of {entries} entries apart, so all will share one group; \
+             --windows {least} is the least that can",
+            counted(rounds, "round")
         )
     })
 }

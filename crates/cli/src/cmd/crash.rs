@@ -115,6 +115,7 @@ pub(super) fn tested(crashed: &Crashed) -> Tested {
             Tested::Nothing("no transaction was acknowledged before a crash; more --seeds or --transactions are needed")
         }
         (None, 0) => Tested::Good("nothing is lost".into()),
+        (None, 1) => Tested::Good("nothing is lost; 1 test was cut off".into()),
         (None, cut) => Tested::Good(format!("nothing is lost; {cut} tests were cut off")),
     }
 }

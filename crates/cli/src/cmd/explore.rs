@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use contend_model::counted;
 use contend_proof::explore::{ExploreConfig, Explored, Found, Show, ShownStep, explore};
 use contend_runner::{Observer, RunConfig, RunError, RunPlan, Stop};
 
@@ -130,8 +131,12 @@ fn interleaving(explored: &Explored, found: &Found, command: &str, all_steps: bo
         switches => format!(", shrunk from {switches}"),
     };
     let mut text = format!(
-        "{} on {}: {} (execution {}; {} switches between cores{shrunk})\n",
-        explored.protocol, explored.workload, found.verdict, found.executions, found.switches
+        "{} on {}: {} (execution {}; {} between cores{shrunk})\n",
+        explored.protocol,
+        explored.workload,
+        found.verdict,
+        found.executions,
+        counted(found.switches, "switch")
     );
     if let Some(explanation) = &found.explanation {
         text += &format!("{explanation}\n");

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use contend_lab::samples::{Samples, sample};
+use contend_model::counted;
 
 use super::analyse::workload_of;
 use crate::UserError;
@@ -38,7 +39,7 @@ fn of_application(args: &AnalyseArgs, path: &Path, script: Option<String>, sampl
     let Samples { learned, kinds, declared } = sample(&args.config(name, script)?.resolve()?, samples)?;
     let mut text = String::new();
     for (kind, (of, _)) in kinds.iter().enumerate() {
-        text += &format!("// {name}: {of} ran {} times\n", learned.runs(kind));
+        text += &format!("// {name}: {of} ran {}\n", counted(learned.runs(kind), "time"));
     }
     match declared {
         None => text += "// nothing is declared\n",

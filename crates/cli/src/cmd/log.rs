@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use contend_log::{Directory, Disk, Log, LogConfig, inspect};
+use contend_model::counted;
 use contend_runner::{Observer, RunError};
 
 use crate::args::{DumpArgs, LogArgs, LogCommand, RecoverArgs};
@@ -43,8 +44,12 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<Status, UserError> {
     let checkpoint = log.checkpoint_by_hand().map_err(RunError::LogFailed)?;
     let (files, replaced) = checkpoint.replaced;
     show::print(&format!(
-        "checkpoint: {} rows, {} bytes, replaces {files} files of {replaced} bytes, took {:.3} s\n",
-        checkpoint.rows, checkpoint.bytes, checkpoint.seconds
+        "checkpoint: {}, {}, replaces {} of {}, took {:.3} s\n",
+        counted(checkpoint.rows, "row"),
+        counted(checkpoint.bytes, "byte"),
+        counted(files, "file"),
+        counted(replaced, "byte"),
+        checkpoint.seconds
     ))?;
     Ok(Status::Good)
 }
@@ -61,7 +66,7 @@ pub(crate) fn log(args: &LogArgs) -> Result<Status, UserError> {
         }
         let mut left = limit.unwrap_or(u64::MAX);
         for file in &found.files {
-            writeln!(out, "{}: {} bytes, {}", directory.place(&file.name), file.bytes, file.describe())?;
+            writeln!(out, "{}: {}, {}", directory.place(&file.name), counted(file.bytes, "byte"), file.describe())?;
             let mut failure = None;
             inspect::writes(&directory, &found, file.number, |epoch, write| {
                 if left == 0 {

@@ -1,6 +1,7 @@
 //! `contend run`.
 
 use contend_lab::{Outcome, compare, record};
+use contend_model::counted;
 use contend_runner::{Observer, RunError, RunPlan, Stop};
 
 use super::{Outputs, deliver, interrupted, show_beside};
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Status, UserError> {
     let status = deliver(&outcome.result, history.as_ref(), &outputs, &[])?;
     if let (Some(path), Some(history)) = (&args.history, history) {
         let place = if outputs.history.is_stdout() { "stdout".into() } else { path.display().to_string() };
-        let written = format!("history: {place} ({} transactions)\n", history.transactions().len());
+        let written = format!("history: {place} ({})\n", counted(history.transactions().len(), "transaction"));
         show_beside(outputs.is_stdout(), &written)?;
     }
     Ok(status)

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use contend_history::History;
 use contend_lab::{ResultFile, compare, report};
+use contend_model::counted;
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::units::{show_latency, show_percent, show_rate};
 use contend_runner::{Observer, Stop};
@@ -216,8 +217,9 @@ impl Watcher for Watching<'_> {
 fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
     let SqlResult { workload, server, clients, round_trip_us, .. } = result;
     let mut text = format!(
-        "{workload} on {server} ({}), {clients} clients, round trip {}\n",
+        "{workload} on {server} ({}), {}, round trip {}\n",
         result.database,
+        counted(*clients, "client"),
         show_latency((round_trip_us * 1e3) as u64)
     );
     let mut table = show::table(["level", "/s", "aborts", "p99", "judged by", "found"]).numbers([1, 3]);

@@ -9,9 +9,10 @@ use contend_lab::experiment::{
     is_hash, judge, page, published, sweep as run, tasks, verdict_table,
 };
 use contend_machine::available_cores;
+use contend_model::counted;
 use contend_runner::{Observer, Stop};
 
-use super::cluster::{self, complain_of, keep_experiment, points};
+use super::cluster::{self, complain_of, keep_experiment, partial, points};
 use crate::args::{PlotArgs, SweepArgs, SweepCommand};
 use crate::files::{Target, folder, read_text};
 use crate::progress::{Bars, stop_on_interrupt};
@@ -163,7 +164,7 @@ fn whole(
     finish(&args.out, &judged, caller.tell)?;
     complain_of(&failed);
     if missing > 0 || judged.len() < experiments.len() {
-        show::complain(&format!("PARTIAL: {missing} points are missing; the same command goes on with them"));
+        show::complain(&partial(missing));
         return Ok(SweepOutcome { status: Status::Interrupted, judged });
     }
     let paths: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
@@ -305,8 +306,13 @@ fn deliver(experiment: &Experiment, out: &Path, swept: &Swept, tell: Tell<'_>) -
     let judgements = judge(experiment, &swept.curves);
     let accesses: u64 = swept.curves.values().flatten().map(|point| point.accesses).sum();
     let seconds: f64 = swept.curves.values().flatten().map(|point| point.host_seconds).sum();
-    let mut text =
-        format!("{}: {} ({} points measured, {} kept", experiment.id, experiment.title, swept.measured, swept.kept);
+    let mut text = format!(
+        "{}: {} ({} measured, {} kept",
+        experiment.id,
+        experiment.title,
+        counted(swept.measured, "point"),
+        swept.kept
+    );
     if seconds > 0.0 {
         text +=
             &format!("; {} simulated accesses a second", contend_runner::units::show_rate(accesses as f64 / seconds));

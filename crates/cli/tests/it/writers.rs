@@ -106,7 +106,10 @@ const PRINTING: [&[&str]; 12] = [
 fn printing() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     let file = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).expect("written");
-    file("h.jsonl", "{\"txn\":1,\"worker\":0,\"ops\":[{\"op\":\"read\",\"table\":\"t\",\"key\":\"1\",\"version\":0}]}\n");
+    file(
+        "h.jsonl",
+        "{\"txn\":1,\"worker\":0,\"ops\":[{\"op\":\"read\",\"table\":\"t\",\"key\":\"1\",\"version\":0}]}\n",
+    );
     file("a.csv", "time,session,txn,op,table,key\n1,1,1,r,t,1\n2,1,1,w,t,1\n");
     file("tpcb.toml", include_str!("../../../../workloads/tpcb.toml"));
     folder
@@ -128,7 +131,10 @@ fn stdout_without_room_is_an_error_in_one_line() {
             .expect("the binary runs");
         let stderr = text(&output.stderr);
         let errors: Vec<&str> = stderr.lines().filter(|line| !line.starts_with("note: ")).collect();
-        assert!(matches!(errors[..], [error] if error.starts_with("error: can't write to stdout: ")), "{arguments:?}: {stderr}");
+        assert!(
+            matches!(errors[..], [error] if error.starts_with("error: can't write to stdout: ")),
+            "{arguments:?}: {stderr}"
+        );
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
 }

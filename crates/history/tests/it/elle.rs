@@ -119,7 +119,7 @@ fn none_found_is_not_called_serializable() {
     let inferred = inferred.expect("a history");
     assert!(inferred.check().to_string().starts_with("nothing found: 3 transactions"));
     let notes = inferred.notes().join("\n");
-    for part in ["3 committed", "1 appends are in no such list", "No proof".to_lowercase().as_str()] {
+    for part in ["3 committed", "1 append is in no such list", "No proof".to_lowercase().as_str()] {
         assert!(notes.contains(part), "'{part}' is not in: {notes}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use contend_model::counted;
 use contend_runner::session::{Interval, RunPurpose};
 use contend_runner::{Observer, ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 
@@ -276,7 +277,7 @@ impl<'a> Tournament<'a> {
     /// Measures rounds, with a window of each contestant in a drawn order.
     pub(super) fn rounds(&mut self, rounds: usize, seconds: f64) -> Result<(), RunError> {
         let begun = Instant::now();
-        self.observer.begin(&format!("{} candidates", self.len()), (rounds * self.len()) as u64);
+        self.observer.begin(&counted(self.len(), "candidate"), (rounds * self.len()) as u64);
         for _ in 0..rounds {
             self.round += 1;
             for turn in paired::turns(self.len(), self.round, self.config.seed) {

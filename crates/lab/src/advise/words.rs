@@ -1,5 +1,6 @@
 //! The advice in sentences.
 
+use contend_model::counted;
 use contend_runner::units::{show_bytes, show_ns, show_percent, show_rate};
 
 use super::candidates::Features;
@@ -16,7 +17,7 @@ const NEAR_MISS: f64 = 0.95;
 /// Puts the entry to use, the advice and its reasons into an advice. `checks` has what the check of
 /// each entry's rows said.
 pub(super) fn conclude(advice: &mut Advice, features: &Features, checks: &[(String, String)]) {
-    let place = format!("{} with {} threads on this machine", advice.config.workload, advice.config.threads);
+    let place = format!("{} with {} on this machine", advice.config.workload, counted(advice.config.threads, "thread"));
     let by_rate = by_rate(advice);
     if let (Some(p99), Some((chosen, passes, equals))) = (advice.question.p99_ns, &by_rate) {
         advice.entry = Some(chosen.clone());
@@ -38,9 +39,9 @@ pub(super) fn conclude(advice: &mut Advice, features: &Features, checks: &[(Stri
             advice.finalists.iter().filter(|it| it.is_best && it.entry != chosen.entry).map(|it| &*it.entry).collect();
         advice.advice = match equals.is_empty() {
             true => format!(
-                "Use {} for {place}: it is the fastest of {} candidates, and told apart from all that came so far.",
+                "Use {} for {place}: it is the fastest of {}, and told apart from all that came so far.",
                 chosen.entry,
-                advice.candidates.len()
+                counted(advice.candidates.len(), "candidate")
             ),
             false => format!(
                 "Use any of these for {place}: {}, {}. They are not told apart, and {} is the simplest.",
@@ -222,7 +223,7 @@ fn leaders(advice: &Advice) -> Vec<String> {
     for cores in &advice.question.cores {
         let here = || advice.on_cores.iter().filter(|it| it.cores == *cores);
         let Some(best) = here().max_by(|a, b| a.throughput_tps.total_cmp(&b.throughput_tps)) else {
-            lines.push(format!("On {cores} simulated cores nothing committed in the simulated time."));
+            lines.push(format!("On {} nothing committed in the simulated time.", counted(*cores, "simulated core")));
             continue;
         };
         let others: Vec<String> = here()
@@ -234,8 +235,9 @@ fn leaders(advice: &Advice) -> Vec<String> {
         let leads = here().all(|it| it.entry == best.entry || it.max < best.min);
         let verb = if leads { "leads with" } else { "is not told apart from all others, with" };
         lines.push(format!(
-            "On {} with {cores} simulated cores {} {verb} {} a second{others}.",
+            "On {} with {} {} {verb} {} a second{others}.",
             advice.question.chip,
+            counted(*cores, "simulated core"),
             best.entry,
             show_rate(best.throughput_tps)
         ));

@@ -22,6 +22,7 @@
 //! `S.all(|s| T(s, 64) > T(s, 1))` and `X.some(|x| ...)` quantify over series and x values. A call
 //! for a missing point is an error, and the assertion is not judged.
 
+use contend_model::counted;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -249,13 +250,13 @@ fn doubt(expression: &str, series: &[&str], curves: &Curves, weak: &[(String, us
     let agree = (0..seeds).filter(|seed| is_same(of_seed(curves, *seed))).count();
     if agree < seeds {
         let holding = if holds { agree } else { seeds - agree };
-        return Some(format!("it holds from {holding} of {seeds} seeds"));
+        return Some(format!("it holds from {holding} of {}", counted(seeds, "seed")));
     }
     let (name, place) = weak.first()?;
     let point = &curves[name][*place];
     let few = || {
         let commits = point.commits.unwrap_or(0);
-        format!("T({name},{}) rests on {commits} commits, and {COMMITS_MIN} are needed", point.x)
+        format!("T({name},{}) rests on {}, and {COMMITS_MIN} are needed", point.x, counted(commits, "commit"))
     };
     if weak.len() > WEAK_MAX {
         return Some(format!("{}, as {} more", few(), weak.len() - 1));
@@ -425,7 +426,7 @@ fn engine(looked: &Rc<Looked>) -> Engine {
             let curve = only.curve(metric, series)?;
             match &curve[..] {
                 [(_, value)] => Ok(*value),
-                _ => Err(format!("series '{series}' has {} points: say which", curve.len()).into()),
+                _ => Err(format!("series '{series}' has {}: say which", counted(curve.len(), "point")).into()),
             }
         });
     }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use contend_machine::available_cores;
+use contend_model::counted;
 use contend_runner::machine::HOST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ impl Fingerprint {
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, {} cores, kernel {}", self.processor, self.cores, self.kernel)
+        write!(f, "{}, {}, kernel {}", self.processor, counted(self.cores, "core"), self.kernel)
     }
 }
 

@@ -4,6 +4,7 @@ use super::page::{Column, Table, document, escape, figure, prose};
 use super::picture::{Axis, Line, Lines, Mark, Row, Scale, rows};
 use crate::advise::{Advice, Finalist};
 use crate::paired::show_ratio;
+use contend_model::counted;
 use contend_runner::units::{show_bytes, show_digits, show_ns, show_percent, show_rate};
 
 /// Returns the page. `again` repeats the comparison of the finalists.
@@ -118,7 +119,7 @@ fn cores(advice: &Advice) -> String {
         height: 260.0,
         lines: lines.collect(),
         is_joined: true,
-        show: &|cores, rate| format!("{} a second on {cores} cores", show_rate(rate)),
+        show: &|cores, rate| format!("{} a second on {}", show_rate(rate), counted(cores, "core")),
     };
     let mut table =
         Table::new("On simulated cores", [Column::text("entry"), Column::figures("cores"), Column::figures("/s")]);

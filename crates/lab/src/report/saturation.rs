@@ -3,6 +3,7 @@
 use super::page::{Column, Table, document, escape, figure, prose};
 use super::picture::{Axis, Line, Lines, Scale};
 use crate::saturate::{Probe, Saturation, SaturationFile};
+use contend_model::counted;
 use contend_runner::units::{show_ns, show_percent, show_rate};
 
 /// Returns the page. `command` repeats the search.
@@ -14,15 +15,17 @@ pub fn html(file: &SaturationFile, command: &str) -> String {
         body += "<p class=\"partial bad\">Partial: the search was stopped before its end.</p>\n";
     }
     let machine = match &config.chip {
-        Some(chip) => format!("Simulated on {}, {} cores; all times are simulated time", chip.name, config.threads),
-        None => format!("{} threads on {} cores", config.threads, file.environment.cores),
+        Some(chip) => {
+            format!("Simulated on {}, {}; all times are simulated time", chip.name, counted(config.threads, "core"))
+        }
+        None => format!("{} on {}", counted(config.threads, "thread"), counted(file.environment.cores, "core")),
     };
     let precision = show_percent(file.goal.precision);
     body += &format!(
         "<p class=\"soft\">{}</p>\n",
         prose(&format!(
-            "{machine}. A rate passes if each of three windows of {} transactions keeps {}; the two rates are at most {precision} apart.",
-            file.goal.transactions,
+            "{machine}. A rate passes if each of three windows of {} keeps {}; the two rates are at most {precision} apart.",
+            counted(file.goal.transactions, "transaction"),
             file.goal.in_words()
         ))
     );

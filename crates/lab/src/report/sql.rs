@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use contend_history::{Anomaly, Isolation};
 use contend_judge::edges;
+use contend_model::counted;
 use contend_sql::SqlResult;
 use contend_sql::result::{KindResult, LevelResult, OpenLoop};
 
@@ -50,7 +51,7 @@ fn header(result: &SqlResult) -> String {
         text += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
     }
     let SqlResult { server, database, clients, .. } = result;
-    let setting = format!("{server} ({database}), {clients} clients, round trip {}.", round_trip(result));
+    let setting = format!("{server} ({database}), {}, round trip {}.", counted(*clients, "client"), round_trip(result));
     format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
 }
 
