@@ -6,7 +6,7 @@ import time
 
 import pytest
 import servers
-from test_sql import CONTEND, ROOT, SCHEMAS, SKEWS, levels, shown, table
+from test_sql import CONTEND, ROOT, SCHEMAS, SKEWS, UPDATES, levels, shown, table
 
 @pytest.fixture(scope="module")
 def galera():
@@ -15,10 +15,14 @@ def galera():
 
 
 def test_anomalies_of_galera(galera):
+    # A commit reaches the other nodes some time after its client has the answer. So a later step of a transaction that has begun on
+    # another node may see it or not, and a row in which one does (PMP read, for instance) differs from run to run. What is certain:
+    # no level shows what its promise forbids (else the status were 1), and skews in which nobody reads what another one has
+    # committed are shown by each level that allows them.
     of = table(galera)
-    assert shown(of, "read-committed") >= {"PMP read", "G-single skew", "G-single past"} | SKEWS
-    assert "G-single past" in shown(of, "repeatable-read"), "an update sees what its select did not"
-    assert shown(of, "snapshot") == SKEWS
+    certain = {"G2-item skew", "G2 phantoms"}
+    for level, allowed in [("read-committed", UPDATES | SKEWS), ("repeatable-read", UPDATES | SKEWS), ("snapshot", SKEWS)]:
+        assert certain <= shown(of, level) <= allowed, level
 
 
 def test_updates_are_lost_unless_snapshots_hold(galera):
