@@ -10,8 +10,9 @@
 //! | 1 | the best third, and those that are near it | | 3 of at most 60 ms |
 //! | final | four, and the options of the first, one at a time | the whole verification | until the budget ends |
 //!
-//! The budget is the time of all rounds. Loading tables and proving candidates comes on top, and an
-//! estimate of it is told beforehand. A short budget has shorter windows in each rung.
+//! The budget is the time of all rounds. Loading tables, proving candidates and checking the
+//! finalists' rows come on top. How long the first two take at least is told beforehand. A short
+//! budget has shorter windows in each rung.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -314,8 +315,8 @@ impl Tournament<'_> {
         Ok(())
     }
 
-    /// Says what comes on top of the budget, and about how long it takes, once the first candidate
-    /// is proved and loaded.
+    /// Says what comes on top of the budget, and how long it takes at least, once the first
+    /// candidate is proved and loaded.
     fn tell_beforehand(&self, first: &str, candidates: usize, budget: f64) -> Result<(), RunError> {
         let options = candidates::options_of(&self.plan_of(first)?, first).len();
         let entered = candidates + options;
@@ -325,15 +326,26 @@ impl Tournament<'_> {
         let proof = self.first_entry.proof_seconds;
         let proofs =
             (proof * candidates as f64).min(budget * FIRST_PROOFS) + proof * factor * (SECOND_MOST + options) as f64;
-        self.tell(&format!(
-            "the budget of {} is the time for measuring. Besides it, loading the tables of {candidates} candidates and \
-             {options} variants takes about {}, and proving them right about {}, by the times of the first",
-            show_seconds(budget),
-            show_seconds(loading),
-            show_seconds(proofs)
-        ));
+        self.tell(&on_top(budget, candidates, options, loading, (self.verify_transactions() > 0).then_some(proofs)));
         Ok(())
     }
+}
+
+/// The sentences about what comes on top of a budget, in seconds. The checks at the end have no
+/// estimate: nobody knows beforehand how many rows the windows insert.
+fn on_top(budget: f64, candidates: usize, options: usize, loading: f64, proofs: Option<f64>) -> String {
+    let tables = format!("the tables of {} and {}", counted(candidates, "candidate"), counted(options, "variant"));
+    let parts = match proofs {
+        Some(proofs) => {
+            format!("{} to load {tables}, and {} to prove them right", show_seconds(loading), show_seconds(proofs))
+        }
+        None => format!("{} to load {tables}", show_seconds(loading)),
+    };
+    format!(
+        "the budget of {} is the time for measuring. Besides it the tournament takes at least {parts}, by the times of \
+         the first. Checking the finalists' rows at the end comes on top: the more rows were inserted, the longer it takes",
+        show_seconds(budget)
+    )
 }
 
 /// Formats a time in whole seconds.
@@ -439,6 +451,16 @@ impl From<Left> for Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An estimate without the checks at the end would be too low, so it says "at least".
+    #[test]
+    fn what_comes_on_top_of_the_budget_is_told_as_the_least() {
+        let told = on_top(10.0, 30, 1, 4.0, Some(25.4));
+        let parts = ["at least 4 s to load the tables of 30 candidates and 1 variant, and 25 s to prove", "Checking"];
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        let unproved = on_top(10.0, 1, 2, 4.0, None);
+        assert!(unproved.contains("1 candidate and 2 variants, by") && !unproved.contains("prove"), "{unproved}");
+    }
 
     #[test]
     fn windows_share_their_part_of_the_budget() {

@@ -19,9 +19,9 @@ pub(crate) struct AdviseArgs {
     // With --machine the tournament still runs on this machine: the chip is for more cores.
     #[command(flatten)]
     setup: SetupArgs,
-    /// The time for measuring on this machine, at least 5s, as in 60s or 10m. Loading the tables
-    /// and proving the candidates come on top, with an estimate beforehand, and so does what --p99
-    /// and --cores ask for
+    /// The time for measuring on this machine, at least 5s, as in 60s or 10m. Loading the tables,
+    /// proving the candidates and checking the rows at the end come on top, and so does what --p99
+    /// and --cores ask for; how long loading and proving take at least is told beforehand
     #[arg(long, value_name = "TIME", default_value = "60s", allow_hyphen_values = true)]
     budget: String,
     /// The weakest isolation level that is enough: serializable or snapshot
