@@ -271,16 +271,16 @@ fn header(trace: &Trace, fits: &Fits, source: &TraceSource, report: &Report, opt
         lines.push("KS is the Kolmogorov-Smirnov distance between the trace and draws of the fit, over keys".into());
         lines.push("in the order of their frequency.".into());
     }
-    for (count, what) in [
-        (counts.sessions, "sessions"),
-        (counts.without_begin, "transactions left out: their beginning is not in the trace"),
-        (counts.without_end, "transactions left out: their end is not in the trace"),
-        (counts.failed, "transactions left out: they ended with an error"),
-        (counts.undone, "statements left out: a return to a savepoint undid them"),
-        (counts.ignored, "statements without a table of the schema"),
+    for (count, what, rest) in [
+        (counts.sessions, "session", ""),
+        (counts.without_begin, "transaction", " left out: the beginning is not in the trace"),
+        (counts.without_end, "transaction", " left out: the end is not in the trace"),
+        (counts.failed, "transaction", " left out: ended with an error"),
+        (counts.undone, "statement", " left out: undone by a return to a savepoint"),
+        (counts.ignored, "statement", " without a table of the schema"),
     ] {
         if count > 0 {
-            lines.push(format!("{count} {what}"));
+            lines.push(format!("{}{rest}", counted(count, what)));
         }
     }
     lines.extend(arrivals(trace));

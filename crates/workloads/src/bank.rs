@@ -16,7 +16,7 @@ use contend_model::pieces::{Mode, Piece};
 use contend_model::random::{GOLDEN_GAMMA, below};
 use contend_model::{
     Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Projection, Table, TableSpec, Tables, Txn,
-    Types, options,
+    Types, counted, options,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -305,9 +305,10 @@ impl Workload for Bank {
         let transfers: u64 = clients.iter().map(|client| client.transfers).sum();
         let audits: u64 = clients.iter().map(|client| client.audits).sum();
         Ok(Checked(format!(
-            "the sum is {total} after {transfers} transfers, and was so in {audits} audits; {} tracked accounts hold what the \
-             transfers left them",
-            self.tracked.len()
+            "the sum is {total} after {}, and was so in {}; what the transfers left is in {}",
+            counted(transfers, "transfer"),
+            counted(audits, "audit"),
+            counted(self.tracked.len(), "tracked account")
         )))
     }
 }

@@ -13,7 +13,7 @@ use contend_derive::Row;
 use contend_model::pieces::{Piece, PieceBuilder, Types};
 use contend_model::{
     Abort, Core, Declare, Direction, Groups, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn, TypedTable,
-    Update, option_choices, options,
+    Update, counted, option_choices, options,
 };
 
 use crate::litmus::LEAF;
@@ -575,6 +575,6 @@ impl Workload for Chains {
             }
         }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
-        Ok(Checked(format!("{commits} transactions, judged by their history")))
+        Ok(Checked(format!("{}, judged by their history", counted(commits, "transaction"))))
     }
 }

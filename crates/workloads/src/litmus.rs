@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_model::{
     Abort, Core, DeclarationNeeds, Declare, Direction, IndexKind, Inspect, Load, OutOfMemory, TableSpec, Tables, Txn,
-    TypedTable, Whole, option_choices, options,
+    TypedTable, Whole, counted, option_choices, options,
 };
 
 use crate::random::Random;
@@ -527,7 +527,7 @@ impl Workload for Litmus {
     fn check<S: Inspect>(&self, store: &S, clients: &[&Client]) -> Result<Checked, Violation> {
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         if self.options.shape != Shape::Counter {
-            return Ok(Checked(format!("{commits} transactions, judged by their history")));
+            return Ok(Checked(format!("{}, judged by their history", counted(commits, "transaction"))));
         }
         let mut row = Vec::new();
         store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;

@@ -20,7 +20,7 @@ use contend_derive::Row;
 use contend_model::pieces::Piece;
 use contend_model::{
     Abort, Core, DeclarationNeeds, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn,
-    TypedTable, Types, Update, options,
+    TypedTable, Types, Update, counted, options,
 };
 
 use crate::loading::{load_in_steps, put};
@@ -581,7 +581,10 @@ impl Workload for Rubis {
         let commits: u64 = clients.iter().flat_map(|client| client.commits).sum();
         let [bids, purchases] = rows;
         Ok(Checked(format!(
-            "all items agree with the {bids} bids and {purchases} purchases that {commits} transactions left"
+            "all items agree with {} and {} that {} left",
+            counted(bids, "bid"),
+            counted(purchases, "purchase"),
+            counted(commits, "transaction")
         )))
     }
 }

@@ -23,7 +23,7 @@ use contend_model::options::Fraction;
 use contend_model::pieces::{Piece, PieceBuilder};
 use contend_model::{
     Abort, Core, Declare, IndexKind, Inspect, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
-    options,
+    counted, options,
 };
 
 use crate::loading::load_in_steps;
@@ -478,7 +478,10 @@ impl Workload for SmallBank {
         }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         let covered = if self.options.overdraft { "" } else { "; no customer is overdrawn" };
-        Ok(Checked(format!("the accounts hold {total} cents, as {commits} transactions left them{covered}")))
+        Ok(Checked(format!(
+            "the accounts hold {total} cents, as {} left them{covered}",
+            counted(commits, "transaction")
+        )))
     }
 }
 

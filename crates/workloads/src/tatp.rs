@@ -18,7 +18,7 @@ use contend_derive::Row;
 use contend_model::pieces::Piece;
 use contend_model::{
     Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
-    Whole, options,
+    Whole, counted, is_or_are, options,
 };
 
 use crate::loading::{load_in_steps, put};
@@ -567,8 +567,10 @@ impl Workload for Tatp {
         }
         let commits: u64 = clients.iter().map(|client| client.commits).sum();
         Ok(Checked(format!(
-            "the index by number agrees, locations are their subscribers', and {forwardings} call forwardings are there after {commits} \
-             transactions"
+            "the index by number agrees, locations are their subscribers', and {} {} there after {}",
+            counted(forwardings, "call forwarding"),
+            is_or_are(forwardings),
+            counted(commits, "transaction")
         )))
     }
 }

@@ -348,12 +348,16 @@ fn finish(out: &Path, judged: &[(Experiment, Vec<Judgement>)], tell: Tell<'_>) -
     let count = |verdict: Verdict| {
         judged.iter().flat_map(|(_, judgements)| judgements).filter(|judgement| judgement.verdict == verdict).count()
     };
+    let verb = |verdict: Verdict, verb: &str| match count(verdict) {
+        1 => format!("1 {verb}s"),
+        count => format!("{count} {verb}"),
+    };
     tell(&format!(
-        "{} hold, {} fail, {} not told, {} wait for protocols, {} unclear · page: {}\n",
-        count(Verdict::Holds),
-        count(Verdict::Fails),
+        "{}, {}, {} not told, {} for protocols, {} unclear · page: {}\n",
+        verb(Verdict::Holds, "hold"),
+        verb(Verdict::Fails, "fail"),
         count(Verdict::NotTold),
-        count(Verdict::Waits),
+        verb(Verdict::Waits, "wait"),
         count(Verdict::Unclear),
         target.path().display()
     ))?;

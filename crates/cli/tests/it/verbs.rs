@@ -561,7 +561,7 @@ fn a_sweep_keeps_its_points_and_is_drawn_again() {
     let first = run(&["sweep", "tiny.toml", "--out", "out"]);
     let shown = text(&first.stdout);
     assert_eq!(first.status.code(), Some(1), "one fails: {shown}{}", text(&first.stderr));
-    assert!(shown.contains("3 points measured, 0 kept") && shown.contains("1 hold, 1 fail"), "{shown}");
+    assert!(shown.contains("3 points measured, 0 kept") && shown.contains("1 holds, 1 fails"), "{shown}");
     assert!(shown.contains("T(add,1) = "), "the numbers are said: {shown}");
     for file in ["points.csv", "figure.svg", "index.html", "experiment.toml"] {
         assert!(folder.path().join("out/tiny").join(file).is_file(), "{file}");

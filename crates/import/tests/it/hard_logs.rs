@@ -80,9 +80,9 @@ fn sessions_are_told_apart_and_what_was_undone_is_left_out() {
     assert_eq!(weights(&text).len(), 3, "{text}");
     for part in [
         "600 transactions with 600 statements",
-        "1 transactions left out: their beginning is not in the trace",
-        "1 transactions left out: their end is not in the trace",
-        "30 transactions left out: they ended with an error",
+        "1 transaction left out: the beginning is not in the trace",
+        "1 transaction left out: the end is not in the trace",
+        "30 transactions left out: ended with an error",
         "200 statements left out: a return to a savepoint undid them",
         "select stock from item where id = :id;\nrollback;\n",
         "\nupdate item set stock = stock - 1 where id = :id;\n",

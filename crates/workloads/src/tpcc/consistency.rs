@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use contend_model::{Inspect, Key, Row, TypedTable};
+use contend_model::{Inspect, Key, Row, TypedTable, counted};
 
 use super::schema::{
     Customer, CustomerName, DISTRICTS, District, History, Nothing, Order, OrderLine, Schema, Stock, Warehouse,
@@ -29,11 +29,10 @@ pub(super) fn check<S: Inspect>(
         condition(&state, (!clients.is_empty()).then_some(&books))?;
     }
     Ok(Checked(format!(
-        "the conditions of clause 3.3.2 hold, 1 to 12; {} orders ({} delivered by the run), {} payments; secondary indexes and stocks \
-         agree",
-        state.orders.len(),
+        "the conditions of clause 3.3.2 hold, 1 to 12; {} ({} delivered by the run), {}; secondary indexes and stocks agree",
+        counted(state.orders.len(), "order"),
         books.delivered.iter().sum::<u64>(),
-        books.payments
+        counted(books.payments, "payment")
     )))
 }
 

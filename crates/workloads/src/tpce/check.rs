@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use contend_model::{Inspect, Key, Row};
+use contend_model::{Inspect, Key, Row, counted};
 
 use super::generate::{
     ACCOUNTS_MAX, COMPLETED, PENDING, SUBMITTED, account_number, accounts_of, brokers_of, is_market, opening_balance,
@@ -62,8 +62,9 @@ pub(super) fn check<S: Inspect>(tpce: &Tpce, store: &S, clients: &[&Client]) -> 
     }
     let Left { trades, completed, pending, .. } = left;
     Ok(Checked(format!(
-        "{trades} trades, of which {completed} are completed and {pending} wait, agree with {positions} positions, and \
-         with all balances and sums"
+        "{} ({completed} completed, {pending} pending) and {} agree, also with all balances and sums",
+        counted(trades, "trade"),
+        counted(positions, "position")
     )))
 }
 

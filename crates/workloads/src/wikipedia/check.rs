@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use contend_model::{Inspect, Row};
+use contend_model::{Inspect, Row, counted};
 
 use super::load::revisions_of;
 use super::schema::{
@@ -66,8 +66,9 @@ pub(super) fn check<S: Inspect>(wikipedia: &Wikipedia, store: &S, clients: &[&Cl
     }
     let commits: u64 = clients.iter().map(|client| client.commits).sum();
     Ok(Checked(format!(
-        "pages, revisions and texts agree, as do {count} changes with their authors' edits and {watches} watched pages with their \
-         watchers, after {commits} transactions"
+        "pages, revisions and texts agree, as do changes ({count}) with their authors' edits and watched pages ({watches}) with \
+         their watchers, after {}",
+        counted(commits, "transaction")
     )))
 }
 

@@ -1,6 +1,6 @@
 //! The check of the rows after a run; see "Contents of a row" in [`super`].
 
-use contend_model::Inspect;
+use contend_model::{Inspect, counted, is_or_are};
 
 use super::{AHEAD, Client, LOADED, WORKER_SHIFT, Ycsb};
 use crate::workload::{Checked, Violation};
@@ -65,12 +65,14 @@ impl Ycsb {
             return Err(Violation(format!("the index lists {rows} rows, where {expected} were loaded or inserted")));
         }
         let listed = if ordered { ", and the index lists no others" } else { "" };
-        let counted = if self.shape.counted { " and count every write" } else { "" };
-        let what = if self.options.fields == 1 { "rows" } else { "fields" };
+        let all_writes = if self.shape.counted { ", which count every write" } else { "" };
+        let what = if self.options.fields == 1 { "tracked row" } else { "tracked field" };
         Ok(Checked(format!(
-            "{} rows hold values of committed writers, {tracked} tracked {what} the last ones{counted}, {inserted} inserted \
-             rows are there{listed}",
-            self.options.records
+            "values of committed writers are in {}, the last ones in {}{all_writes}, {} {} there{listed}",
+            counted(self.options.records, "row"),
+            counted(tracked, what),
+            counted(inserted, "inserted row"),
+            is_or_are(inserted)
         )))
     }
 
