@@ -114,7 +114,7 @@ def many(result):
 
 def databases(folder):
     """Pages of `contend sql`: a level that keeps its promise with arrivals and the engine beside it; and levels that show anomalies,
-    from a file whose name would run if it were taken for HTML.
+    from a file whose name would run if it were taken for HTML; and the table of anomalies.
     """
     workloads = pathlib.Path(__file__).parents[2] / "workloads"
     hostile = folder / f"{HOSTILE.replace('/', '')}.toml"
@@ -123,7 +123,8 @@ def databases(folder):
     contend("sql", str(workloads / "bank.toml"), "--url", f"sqlite:{folder / 'bank.db'}", "--beside", "silo,si", "--rate", "200", "--out", str(folder / "sqlite"), *small)
     with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
         contend("sql", str(hostile), "--url", server.url, "--out", str(folder / "mariadb"), *small)
-    return {name: folder / name / "report.html" for name in ["sqlite", "mariadb"]}
+        contend("sql", "litmus", "--url", server.url, "--out", str(folder / "litmus"))
+    return {name: folder / name / "report.html" for name in ["sqlite", "mariadb", "litmus"]}
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import time
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-PAGES = ["default", "kinds", "log", "contended", "chip", "open", "saturation", "advice", "failed", "partial", "hostile", "many", "experiment", "experiments", "sqlite", "mariadb"]
+PAGES = ["default", "kinds", "log", "contended", "chip", "open", "saturation", "advice", "failed", "partial", "hostile", "many", "experiment", "experiments", "sqlite", "mariadb", "litmus"]
 SCREENS = [(360, "light"), (768, "light"), (1280, "light"), (1280, "dark")]
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 

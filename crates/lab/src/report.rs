@@ -8,13 +8,15 @@
 //! | `charts` | the charts of a result |
 //! | `advice` | the page of an advice |
 //! | `saturation` | the page of a search for the highest rate |
-//! | `sql` | the page of the levels of a database (in a build with the feature `sql`) |
+//! | `sql`, `litmus` | the pages of the levels of a database (in a build with the feature `sql`) |
 //! | `conflicts` | where aborts came from |
 
 mod advice;
 mod charts;
 mod conflicts;
 mod cycle;
+#[cfg(feature = "sql")]
+mod litmus;
 mod page;
 mod picture;
 mod saturation;
@@ -31,6 +33,8 @@ pub(crate) use charts::{table_of_times, times_of};
 use contend_model::counted;
 use contend_runner::units::{show_bytes, show_latency, show_percent, show_rate};
 pub use cycle::svg_file as cycle_svg;
+#[cfg(feature = "sql")]
+pub use litmus::html as sql_litmus_html;
 pub(crate) use page::{Column, Table, document, escape, figure, prose};
 pub(crate) use picture::{Axis, Line, Lines, Scale, shortened};
 pub use saturation::html as saturation_html;

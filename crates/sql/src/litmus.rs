@@ -107,6 +107,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether the level shows what its promise forbids.
+    pub fn breaks(&self, level: &Level) -> bool {
+        self.class.is_some_and(|class| class.is_forbidden_by(level.promise))
+    }
+
     /// Says what became of the anomaly.
     pub fn words(&self) -> String {
         let mut words = match (self.shown, self.class) {
@@ -150,7 +155,7 @@ impl LitmusResult {
         let mut broken = Vec::new();
         for row in &self.rows {
             for (level, outcome) in self.levels.iter().zip(&row.outcomes) {
-                if let Some(class) = outcome.class.filter(|class| class.is_forbidden_by(level.promise)) {
+                if let Some(class) = outcome.class.filter(|_| outcome.breaks(level)) {
                     broken.push(format!("{} promises {}, and shows {class} ({})", level.name, level.promise, row.name));
                 }
             }

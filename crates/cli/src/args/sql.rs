@@ -7,6 +7,7 @@ use clap::Args;
 use contend_runner::RunConfig;
 use contend_runner::arrivals::{ArrivalProcess, Arrivals, Rate};
 use contend_runner::units::parse_time;
+use contend_sql::litmus::LitmusResult;
 use contend_sql::run::SqlConfig;
 use contend_sql::system::ALL;
 use contend_sql::{SqlResult, Target};
@@ -60,8 +61,8 @@ pub(crate) struct SqlArgs {
     /// a single isolation level
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// The folder for the page report.html, the data results.json, and a history of each level,
-    /// history-LEVEL.jsonl
+    /// The folder for the page report.html, the data results.json, and for a workload file a
+    /// history of each level, history-LEVEL.jsonl
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Overwrite the files in the folder of --out
@@ -134,7 +135,6 @@ impl SqlArgs {
             ("--reconnect", self.reconnect.is_some()),
             ("--set", !self.settings.is_empty()),
             ("--history", self.history.is_some()),
-            ("--out", self.out.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
@@ -156,6 +156,11 @@ impl SqlArgs {
         command += &self.reconnect.map_or(String::new(), |time| format!(" --reconnect {}s", time.as_secs_f64()));
         self.settings.iter().for_each(|setting| command += &format!(" --set {setting}"));
         command
+    }
+
+    /// Returns the command that repeats the table of anomalies. Its URL has no password.
+    pub(crate) fn litmus_command(&self, result: &LitmusResult) -> String {
+        format!("contend sql {LITMUS} --url {} --isolation {}", result.database, self.isolation.join(","))
     }
 
     fn target(&self) -> Result<Target, UserError> {

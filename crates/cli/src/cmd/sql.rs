@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{Place, show_beside, unless_stopped};
 use crate::args::{LITMUS, SqlArgs};
-use crate::files::{RESULT_FILE, RunFolder};
+use crate::files::{RESULT_FILE, RunFolder, Target};
 use crate::progress::{Bars, stop_on_interrupt};
 use crate::{Status, UserError, show};
 
@@ -98,9 +98,7 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
             "--json - and --history - would both go to stdout; valid: a file for one of them",
         ));
     }
-    let out = args.out.as_deref().map(|path| RunFolder::new(Some(path), args.force, &args.file, &[PAGE, RESULT_FILE]));
-    let out = out.transpose()?;
-    let files = out.as_ref().map(|out| Ok::<_, UserError>([out.file(PAGE)?, out.file(RESULT_FILE)?])).transpose()?;
+    let out = Out::new(args)?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     // A history that can't be written must not end the run: the figures are shown all the same.
@@ -108,7 +106,9 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     let keep = |level: &str, found: &History| {
         let fill = |file: &mut dyn Write| found.write_json_lines(file);
         let whole = history.write(fill);
-        let of_level = || out.as_ref().map_or(Ok(()), |out| out.file(&history_file(level))?.write(fill));
+        let of_level = || {
+            out.as_ref().map_or(Ok(()), |out| out.folder.file(&format!("history-{level}.jsonl"))?.write(fill))
+        };
         let error = whole.err().or(of_level().err());
         let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
         *lost = lost.take().or(error);
@@ -116,22 +116,48 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     let compared = measured(args, &stop, &bars, &keep)?;
     let as_json = serde_json::to_string_pretty(&compared).expect("plain data") + "\n";
     let mut text = compared.text();
-    if let Some([page, data]) = &files {
-        text += &format!("report: {} · results: {}\n", page.path().display(), data.path().display());
-    }
+    text += &out.as_ref().map(Out::line).unwrap_or_default();
     let shown = show_beside(json.is_stdout() || history.is_stdout(), &text);
     let mut failure = lost.into_inner().unwrap_or_else(PoisonError::into_inner).or(shown.err());
     failure = failure.or(json.write(|file| file.write_all(as_json.as_bytes())).err());
-    if let Some([page, data]) = &files {
-        failure = failure.or(page.write_text(&compared.page(args)).err());
-        failure = failure.or(data.write_text(&as_json).err());
+    if let Some(out) = &out {
+        failure = failure.or(out.write(&compared.page(args), &as_json).err());
     }
     failure.map_or_else(|| Ok(compared.status()), Err)
 }
 
-/// The name of a level's history in the folder of --out.
-fn history_file(level: &str) -> String {
-    format!("history-{level}.jsonl")
+/// The folder of --out, with its page and its data.
+struct Out {
+    folder: RunFolder,
+    page: Target,
+    data: Target,
+}
+
+impl Out {
+    /// Returns the folder, if one is asked for.
+    ///
+    /// # Errors
+    /// It can't be made, or has such files already, or they can't be written.
+    fn new(args: &SqlArgs) -> Result<Option<Out>, UserError> {
+        let Some(path) = &args.out else { return Ok(None) };
+        let folder = RunFolder::new(Some(path), args.force, &args.file, &[PAGE, RESULT_FILE])?;
+        let (page, data) = (folder.file(PAGE)?, folder.file(RESULT_FILE)?);
+        Ok(Some(Out { folder, page, data }))
+    }
+
+    /// Says where the files are.
+    fn line(&self) -> String {
+        format!("report: {} · results: {}\n", self.page.path().display(), self.data.path().display())
+    }
+
+    /// Writes the files. A failure of one does not keep the other from being written.
+    ///
+    /// # Errors
+    /// The first failure.
+    fn write(&self, page: &str, data: &str) -> Result<(), UserError> {
+        let written = self.page.write_text(page);
+        written.and(self.data.write_text(data))
+    }
 }
 
 /// Runs the table of anomalies.
@@ -139,10 +165,11 @@ fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
     let config = args.config()?;
     if let Some(flag) = args.flag_of_files() {
         return Err(UserError::refused(format!(
-            "{flag} belongs to a workload file; valid with {LITMUS}: --isolation, --json"
+            "{flag} belongs to a workload file; valid with {LITMUS}: --isolation, --json, --out"
         )));
     }
     let json = Place::new(args.json.as_deref())?;
+    let out = Out::new(args)?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let watching = Watching { stop: &stop, observer: &bars, keep: &|_, _| () };
@@ -156,8 +183,18 @@ fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
         table.add_row(std::iter::once(row.name.to_owned()).chain(cells));
     }
     let broken: String = result.broken().iter().map(|line| format!("BROKEN: {line}\n")).collect();
-    let text = format!("anomalies on {} ({})\n{table}\n{broken}", result.server, result.database);
-    json.deliver(&text, std::slice::from_ref(&result))?;
+    let mut text = format!("anomalies on {} ({})\n{table}\n{broken}", result.server, result.database);
+    text += &out.as_ref().map(Out::line).unwrap_or_default();
+    let all = std::slice::from_ref(&result);
+    let mut failure = json.deliver(&text, all).err();
+    if let Some(out) = &out {
+        let as_json = serde_json::to_string_pretty(all).expect("plain data") + "\n";
+        let page = report::sql_litmus_html(&result, &args.litmus_command(&result));
+        failure = failure.or(out.write(&page, &as_json).err());
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     Ok(match () {
         () if !result.broken().is_empty() => Status::CheckFailed,
         () if result.partial => Status::Interrupted,

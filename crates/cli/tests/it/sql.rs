@@ -31,3 +31,39 @@ fn a_history_that_can_not_be_written_hides_no_figures() {
         assert!(folder.path().join(name).is_file(), "{name} is not there");
     }
 }
+
+/// The table of anomalies has a page and data, too.
+#[test]
+fn litmus_writes_its_table_as_a_page() {
+    let folder = TempDir::new().expect("a folder");
+    let run = |arguments: &[&str]| {
+        contend(folder.path(), &[&["sql", "litmus", "--url", "sqlite:t.db"], arguments].concat())
+    };
+    let output = run(&["--out", "out", "--json", "beside.json"]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{stdout}");
+    assert!(stdout.ends_with("report: out/report.html · results: out/results.json\n"), "{stdout}");
+    let content = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    let page = content("out/report.html");
+    for part in [
+        "<!doctype html>",
+        "The level kept its promise in 13 tests.",
+        "P4 lost update",
+        "SQLite 3",
+        "<pre>contend sql litmus --url sqlite:t.db --isolation all</pre>",
+    ] {
+        assert!(page.contains(part), "'{part}' is not in: {page}");
+    }
+    assert!(!page.contains("<script") && !page.contains("http"), "the page loads nothing");
+    assert_eq!(content("out/results.json"), content("beside.json"));
+    let data: serde_json::Value = serde_json::from_str(&content("out/results.json")).expect("JSON");
+    assert_eq!(data[0]["rows"].as_array().map(Vec::len), Some(13), "{data}");
+    // What is there stays, unless --force says otherwise.
+    let again = run(&["--out", "out"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("out/report.html is there already; --force overwrites it"));
+    assert!(again.stdout.is_empty());
+    assert_eq!(run(&["--out", "out", "--force"]).status.code(), Some(0));
+    let refused = run(&["--set", "bank.accounts=3"]);
+    assert!(text(&refused.stderr).contains("valid with litmus: --isolation, --json, --out"));
+}
