@@ -31,6 +31,7 @@ use contend_history::History;
 use contend_lab::ResultFile;
 use contend_lab::interval_log::IntervalLog;
 use contend_runner::{RunConfig, RunError, Stop};
+use contend_workloads::ChosenWorkload;
 use serde::Serialize;
 
 use crate::args::{MeasureArgs, OutputArgs};
@@ -143,6 +144,19 @@ impl Pages {
         self.out.finish();
         Ok(())
     }
+}
+
+/// Refuses a name that is neither a workload's nor a file's. The verbs that take only files would
+/// otherwise list workloads that they refuse.
+///
+/// # Errors
+/// There is no such file. `valid` says what the verb takes.
+fn check_there_is_a_file(workload: &str, valid: &str) -> Result<(), UserError> {
+    let may_be_path = workload.contains(['/', '.']) || Path::new(workload).exists();
+    if may_be_path || ChosenWorkload::registered(workload).is_some() {
+        return Ok(());
+    }
+    Err(UserError::refused(format!("there is no workload file '{workload}'; valid: {valid}")))
 }
 
 /// The outcome of a test, in words.

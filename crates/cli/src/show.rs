@@ -50,7 +50,8 @@ pub(crate) fn complain_of(error: &dyn std::fmt::Display) {
 /// The most characters of an argument that a message repeats.
 pub(crate) const LONG: usize = 200;
 
-/// Returns the message with each very long argument of this process cut, and each very long word.
+/// Returns the message with each very long argument of this process cut, and each very long word. A
+/// character that would command the terminal is replaced.
 pub(crate) fn shortened(message: &str) -> String {
     let cut = |text: &str| {
         let begin: String = text.chars().take(LONG / 2).collect();
@@ -72,7 +73,8 @@ pub(crate) fn shortened(message: &str) -> String {
         true => format!("{}{}", cut(word.trim_end()), &word[word.trim_end().len()..]),
         false => word.to_owned(),
     });
-    words.collect()
+    let is_command = |letter: char| letter.is_control() && letter != '\n';
+    words.collect::<String>().replace(is_command, "\u{fffd}")
 }
 
 /// Returns an empty table with these columns.

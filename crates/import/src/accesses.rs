@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::Path;
 
+use contend_model::counted;
+
 use crate::ImportError;
 use crate::calls::Literal;
 use crate::domain::{free, plain};
@@ -88,10 +90,10 @@ impl Accesses<'_> {
     fn access(&mut self, line: u64, fields: &[String]) -> Result<(), ImportError> {
         let wrong = |message: String| Err(ImportError::at(self.path, line, message));
         let [time, session, transaction, op, table, key, rest @ ..] = fields else {
-            return wrong(format!("{} columns; valid: 6 or 7, {COLUMNS}", fields.len()));
+            return wrong(format!("{}; valid: 6 or 7, {COLUMNS}", counted(fields.len(), "column")));
         };
         if rest.len() > 1 {
-            return wrong(format!("{} columns; valid: 6 or 7, {COLUMNS}", fields.len()));
+            return wrong(format!("{}; valid: 6 or 7, {COLUMNS}", counted(fields.len(), "column")));
         }
         let at = match time.parse::<f64>().ok().filter(|time| time.is_finite()).or_else(|| seconds_of(time)) {
             None if !time.is_empty() => {

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use contend_model::counted;
+
 use crate::schema::Schema;
 use crate::spectrum::Spectrum;
 use crate::trace::{INTERNED, NULL, UNKNOWN};
@@ -69,7 +71,7 @@ impl Domain {
         let range = range.saturating_add(1);
         if most < INTERNED && range as f64 <= SPARSE * spectrum.least_keys() {
             self.keys = range;
-            self.how = format!("the range of the {} numbers that were seen", spectrum.keys);
+            self.how = format!("the range of what was seen, {}", counted(spectrum.keys as u64, "number"));
         } else {
             let likely = spectrum.likely_keys();
             let is_zipf = spectrum.distance_from_zipf(likely, spectrum.theta(likely)) <= spectrum.tolerance();

@@ -1,6 +1,7 @@
 //! From a trace to the text of a workload file.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use contend_model::counted;
@@ -134,11 +135,15 @@ pub fn import(path: &Path, source: &TraceSource, options: &ImportOptions) -> Res
 
 fn schema_of(path: &Path) -> Result<Schema, ImportError> {
     let of_file = |error: std::io::Error| ImportError::of_file(path, error);
-    let length = std::fs::metadata(path).map_err(of_file)?.len();
-    if length > BYTES_MAX {
-        return Err(ImportError::of_file(path, format!("the schema has {length} bytes; valid: up to {BYTES_MAX}")));
+    // A device or a pipe has no length, and may never end.
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(of_file)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(ImportError::of_file(
+            path,
+            format!("the schema has more than {BYTES_MAX} bytes; valid: up to that"),
+        ));
     }
-    let bytes = std::fs::read(path).map_err(of_file)?;
     let mut schema = Schema::read(path, &String::from_utf8_lossy(&bytes))?;
     schema.finish();
     Ok(schema)

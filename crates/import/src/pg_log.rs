@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use contend_model::counted;
 use serde::Deserialize;
 
 use crate::ImportError;
@@ -59,7 +60,10 @@ pub(crate) fn read(path: &Path, trace: &mut Trace) -> Result<(), ImportError> {
     let LogReader { entries, statements, mut sessions, trace, .. } = reader;
     sessions.finish(trace);
     if statements == 0 {
-        return Err(ImportError::of_file(path, format!("none of {entries} entries has a statement; valid: {NEEDED}")));
+        return Err(ImportError::of_file(
+            path,
+            format!("there is no statement in {}; valid: {NEEDED}", counted(entries, "entry")),
+        ));
     }
     Ok(())
 }
@@ -141,8 +145,8 @@ impl LogReader<'_> {
                 && (SEVERITIES.contains(&severity.as_str()) || severity == "PANIC" || severity == "STATEMENT");
             if !is_entry {
                 let why = format!(
-                    "no entry of a csvlog ({} columns, 23 to 26 are expected; it begins with '{}'); valid: {NEEDED}",
-                    record.len(),
+                    "no entry of a csvlog ({}, 23 to 26 are expected; it begins with '{}'); valid: {NEEDED}",
+                    counted(record.len(), "column"),
                     cut(&field(0))
                 );
                 bad = Some(ImportError::at(self.path, line, why));

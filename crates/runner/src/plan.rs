@@ -302,7 +302,7 @@ impl RunConfig {
             return Ok(chosen);
         }
         let path = Path::new(&self.workload);
-        let is_path = self.workload.contains(['/', '.']) || path.is_file();
+        let is_path = self.workload.contains(['/', '.']) || path.exists();
         let text = match &self.workload_text {
             Some(text) => text.clone(),
             None if is_path => read_text(path).map_err(|error| {

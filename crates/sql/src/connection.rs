@@ -144,6 +144,10 @@ impl Place {
         let words = |failure: Failure| format!("{}: {}", self.target, failure.words());
         match self.target.family() {
             Family::Sqlite => {
+                // A file beside a folder would do no harm, but nobody means one.
+                if std::path::Path::new(self.target.path()).is_dir() {
+                    return Err(format!("{}: the path is a folder; valid: sqlite:PATH of a file", self.target));
+                }
                 if std::path::Path::new(&self.file()).exists() {
                     return Err(format!("{} is there already", self.file()));
                 }

@@ -54,9 +54,9 @@ pub(super) fn add_settings(config: &mut RunConfig, settings: &[String]) -> Resul
     Ok(())
 }
 
-/// Returns the first name that a list has twice.
+/// Returns the first name that a list has twice. An empty one is none: its mistake is another.
 pub(super) fn chosen_twice(list: &[String]) -> Option<&String> {
-    list.iter().enumerate().find(|(at, name)| list[..*at].contains(name)).map(|(_, name)| name)
+    list.iter().enumerate().find(|(at, name)| !name.is_empty() && list[..*at].contains(name)).map(|(_, name)| name)
 }
 
 /// Returns the names of a list without the blanks around them.

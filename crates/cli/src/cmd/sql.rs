@@ -17,7 +17,7 @@ use contend_workloads::file::{FileOptions, FileWorkload};
 use contend_workloads::{Workload, WorkloadInfo};
 use serde::Serialize;
 
-use super::{Place, show_beside, unless_stopped};
+use super::{Place, check_there_is_a_file, show_beside, unless_stopped};
 use crate::args::{LITMUS, SqlArgs};
 use crate::files::{RESULT_FILE, RunFolder, Target};
 use crate::progress::{Bars, stop_on_interrupt};
@@ -72,6 +72,7 @@ pub(crate) fn measured(
     keep: Keep<'_>,
 ) -> Result<Compared, UserError> {
     let config = args.config()?;
+    check_there_is_a_file(&args.file, &format!("the path of a workload file, or {LITMUS}"))?;
     let plan = args.workload()?.resolve()?;
     let [measured, verified] = plan.workload.visit(Views)?;
     // A protocol that is not there is refused before the database is touched.
@@ -106,9 +107,8 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     let keep = |level: &str, found: &History| {
         let fill = |file: &mut dyn Write| found.write_json_lines(file);
         let whole = history.write(fill);
-        let of_level = || {
-            out.as_ref().map_or(Ok(()), |out| out.folder.file(&format!("history-{level}.jsonl"))?.write(fill))
-        };
+        let of_level =
+            || out.as_ref().map_or(Ok(()), |out| out.folder.file(&format!("history-{level}.jsonl"))?.write(fill));
         let error = whole.err().or(of_level().err());
         let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
         *lost = lost.take().or(error);

@@ -6,12 +6,16 @@ use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_workloads::file::FileOptions;
 use contend_workloads::{Workload, WorkloadFile, WorkloadInfo};
 
+use super::check_there_is_a_file;
 use crate::args::{ImportCommand, WorkloadArgs, WorkloadCommand, config_of};
 use crate::{Status, UserError, show};
 
 pub(crate) fn run(args: &WorkloadArgs) -> Result<Status, UserError> {
     match &args.command {
         WorkloadCommand::Check { workload, scripts, settings } => {
+            if let Some(file) = workload {
+                check_there_is_a_file(file, "the path of a workload file")?;
+            }
             let plan = config_of(workload.as_deref().unwrap_or_default(), scripts, settings)?.resolve()?;
             show::print(&plan.workload.visit(Describe)?)?;
         }

@@ -17,6 +17,89 @@ fn an_endless_history_is_refused() {
     refuses(&["check", "/dev/zero", "--format", "elle-append"], &["/dev/zero: ", "at most 1024 MiB"]);
 }
 
+/// Asserts that the binary refuses these arguments in a folder with the files of [`wrong_files`],
+/// by one line that has this part.
+#[track_caller]
+pub(crate) fn refuses_in(folder: &Path, arguments: &[&str], part: &str) {
+    let output = contend(folder, arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}{}", text(&output.stdout));
+    assert!(stderr.starts_with("error: ") && stderr.contains(part), "{arguments:?}: '{part}' is not in: {stderr}");
+    // What follows an empty line is how to get help.
+    assert_eq!(stderr.lines().take_while(|line| !line.is_empty()).count(), 1, "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty() && stderr.len() < 4000, "{arguments:?}: {} bytes", stderr.len());
+    assert!(!stderr.chars().any(|letter| letter.is_control() && letter != '\n'), "{arguments:?}: {stderr:?}");
+}
+
+/// Returns a folder with nothing, too much and the wrong thing: an empty file, bytes that are no
+/// text, a line of 10 MB, a folder.
+pub(crate) fn wrong_files() -> TempDir {
+    let folder = TempDir::new().expect("a folder");
+    let file = |name: &str, content: &[u8]| std::fs::write(folder.path().join(name), content).expect("written");
+    file("empty.toml", b"");
+    file("bytes.toml", &(0..4096).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>());
+    file("line.toml", &vec![b'a'; 10_000_000]);
+    file("t.sql", b"create table t (id int primary key);");
+    file("a.csv", b"time,session,txn,op,table,key\n1,1,1,r,t,1\n");
+    std::fs::create_dir(folder.path().join("folder")).expect("a folder");
+    folder
+}
+
+/// Files that are no workloads, and a part of the message about each.
+pub(crate) const NO_WORKLOADS: [(&str, &str); 6] = [
+    ("empty.toml", "empty.toml: line 1, column 1: missing field `name`"),
+    ("bytes.toml", "the workload file bytes.toml can't be read: "),
+    ("line.toml", "line.toml: the file has more than 1048576 bytes"),
+    ("folder", "the workload file folder can't be read: "),
+    ("/dev/zero", "/dev/zero: the file has more than 1048576 bytes"),
+    ("\u{1b}[2J.toml", "the workload file \u{fffd}[2J.toml can't be read: "),
+];
+
+#[test]
+fn a_workload_that_is_none_is_refused_by_each_verb() {
+    let folder = wrong_files();
+    for (file, part) in NO_WORKLOADS {
+        for verb in [&["workload", "check"][..], &["advise"], &["explore", "--protocol", "silo", "--workload"]] {
+            refuses_in(folder.path(), &[verb, &[file]].concat(), part);
+        }
+    }
+    for name in ["", "bnk"] {
+        let part = format!("there is no workload file '{name}'; valid: the path of a workload file");
+        refuses_in(folder.path(), &["workload", "check", name], &part);
+        refuses_in(folder.path(), &["advise", name], &format!("unknown workload '{name}'"));
+    }
+    refuses_in(folder.path(), &["explore", "--workload", ","], "unknown workload ''; valid: ycsb");
+    refuses_in(folder.path(), &["explore", "--replay", "0x5,,1"], "'' is no part of a schedule");
+}
+
+#[test]
+fn a_trace_or_a_schema_that_is_none_is_refused() {
+    let folder = wrong_files();
+    for kind in [&["accesses"][..], &["pg-log", "--schema", "t.sql"], &["pg-stat-statements", "--schema", "t.sql"]] {
+        for file in ["empty.toml", "bytes.toml", "line.toml", "folder", "nowhere", "/dev/zero"] {
+            refuses_in(folder.path(), &[&["workload", "import"], kind, &[file]].concat(), file);
+        }
+    }
+    for (schema, part) in [
+        ("empty.toml", "it creates no table"),
+        ("bytes.toml", "it is no schema in SQL"),
+        ("line.toml", "it creates no table"),
+        ("folder", "folder: "),
+        ("/dev/zero", "/dev/zero: the schema has more than 16777216 bytes"),
+    ] {
+        refuses_in(folder.path(), &["workload", "import", "pg-log", "a.csv", "--schema", schema], part);
+    }
+    for (flag, value, part) in [
+        ("--rows", "t=-1", "it is below 0"),
+        ("--rows", "none=1", "--rows names an unknown table 'none'; valid: t"),
+        ("--row-bytes", "0", "valid: 8 to 4096 bytes"),
+        ("--name", "", "valid: a letter"),
+        ("--allow-uncovered", "nan", "valid: from 0 to 1"),
+    ] {
+        refuses_in(folder.path(), &["workload", "import", "accesses", "a.csv", flag, value], part);
+    }
+}
+
 /// Returns a result of two protocols, and the folder that holds it.
 fn result() -> (TempDir, Value) {
     let folder = TempDir::new().expect("a folder");

@@ -6,6 +6,7 @@ use std::process::Output;
 use tempfile::TempDir;
 
 use crate::common::{contend, text};
+use crate::hostile::{NO_WORKLOADS, refuses_in, wrong_files};
 
 /// A run in a moment.
 const SHORT: [&str; 8] = ["--seconds", "0.05", "--clients", "2", "--verify-transactions", "40", "--url", "sqlite:t.db"];
@@ -36,9 +37,8 @@ fn a_history_that_can_not_be_written_hides_no_figures() {
 #[test]
 fn litmus_writes_its_table_as_a_page() {
     let folder = TempDir::new().expect("a folder");
-    let run = |arguments: &[&str]| {
-        contend(folder.path(), &[&["sql", "litmus", "--url", "sqlite:t.db"], arguments].concat())
-    };
+    let run =
+        |arguments: &[&str]| contend(folder.path(), &[&["sql", "litmus", "--url", "sqlite:t.db"], arguments].concat());
     let output = run(&["--out", "out", "--json", "beside.json"]);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""), "{stdout}");
@@ -66,4 +66,53 @@ fn litmus_writes_its_table_as_a_page() {
     assert_eq!(run(&["--out", "out", "--force"]).status.code(), Some(0));
     let refused = run(&["--set", "bank.accounts=3"]);
     assert!(text(&refused.stderr).contains("valid with litmus: --isolation, --json, --out"));
+}
+
+#[test]
+fn input_that_is_none_is_refused() {
+    let folder = wrong_files();
+    let refused = |arguments: &[&str], part: &str| refuses_in(folder.path(), &[&["sql"], arguments].concat(), part);
+    for (file, part) in NO_WORKLOADS {
+        refused(&[file, "--url", "sqlite:t.db"], part);
+    }
+    for name in ["", "bank.", "litmas"] {
+        let part = if name == "bank." { "can't be read" } else { "valid: the path of a workload file, or litmus" };
+        refused(&[name, "--url", "sqlite:t.db"], part);
+    }
+    let file = include_str!("../../../../workloads/counter.toml");
+    std::fs::write(folder.path().join("counter.toml"), file).expect("written");
+    for (url, part) in [
+        ("", "the URL has no scheme; valid: postgres://"),
+        ("sqlite:", "the URL has no path"),
+        ("sqlite:folder", "sqlite:folder: the path is a folder; valid: sqlite:PATH of a file"),
+        ("sqlite:/no/such/folder/t.db", "unable to open database file"),
+        ("mysql://localhost:1/d", "mysql://localhost:1/d: Could not connect to address"),
+        ("postgres://h:-1/d", "the URL can't be read"),
+    ] {
+        refused(&["counter.toml", "--url", url], part);
+        refused(&["litmus", "--url", url], part);
+    }
+    for (flag, value, part) in [
+        ("--clients", "0", "valid: 1 to 1000"),
+        ("--clients", "-1", "it is below 0"),
+        ("--seconds", "-1", "valid: above 0, to 86400"),
+        ("--seconds", "nan", "valid: above 0, to 86400"),
+        ("--verify-transactions", "1e9", "valid: 1 to 1000000"),
+        ("--rate", "-5", "'-5' is no rate per second"),
+        ("--reconnect", "-1s", "'-1' is no time"),
+        ("--isolation", "serialisable", "unknown isolation level 'serialisable'; valid here: serializable"),
+        ("--isolation", "all,all,serializable", "'serializable' is given twice"),
+        ("--beside", "silo,silo", "silo is given twice"),
+        ("--beside", ",", "unknown protocol ''; valid: none, silo"),
+        ("--set", "counter.counters=-1", "invalid value '-1' for option 'counter.counters'"),
+        ("--set", "counter.none=1", "unknown option 'counter.none'"),
+        ("--out", "empty.toml", "can't make the folder empty.toml"),
+        ("--history", "folder", "can't write folder: it is a folder"),
+        ("--url", "sqlite:t.db", "cannot be used multiple times"),
+    ] {
+        refused(&["counter.toml", "--url", "sqlite:t.db", flag, value], part);
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("the folder").flatten().map(|it| it.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("contend_")), "{left:?}");
 }

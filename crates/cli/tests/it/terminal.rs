@@ -143,7 +143,7 @@ fn a_limit_of_file_sizes_is_an_error() {
     );
     let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().expect("bash");
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("can't write ") && stderr.contains("r.json: File too large"), "{stderr}");
     assert!(text(&output.stdout).contains("silo"), "the table is shown all the same");
     assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "half a file is no file");

@@ -22,7 +22,7 @@ fn a_file_that_is_no_log_is_refused() {
         ("2026-03-01 10:00:00 CET [5] LOG:  statement: select 1\n", &["line 1", "no entry of a csvlog (1 columns"]),
         ("a,b,c\n1,2,3\n", &["line 1", "3 columns, 23 to 26"]),
         (&format!("{statement}1,2\n{statement}"), &["line 2", "2 columns"]),
-        (&log_of(Form::Json, &[quiet]), &["none of 1 entries has a statement", "lc_messages = C"]),
+        (&log_of(Form::Json, &[quiet]), &["there is no statement in 1 entry", "lc_messages = C"]),
         (&format!("{{\"message\":\"{}\"}}", "x".repeat(17 << 20)), &["line 1", "more than 16777216 bytes"]),
         (&format!("\"{}", "x".repeat(17 << 20)), &["line 1", "more than 16777216 bytes"]),
         (&statement, &["no transaction can be taken"]),

@@ -100,7 +100,7 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self, ScheduleError> {
         let mut schedule = Schedule::default();
-        for part in text.split(',').filter(|part| !part.is_empty()) {
+        for part in text.split(',').filter(|_| !text.is_empty()) {
             let (core, times) = part.split_once('x').unwrap_or((part, "1"));
             match (core.parse(), times.parse()) {
                 (Ok(core), Ok(times)) if times > 0 => schedule.push_many(core, times),

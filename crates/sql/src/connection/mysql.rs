@@ -133,15 +133,24 @@ impl Session for MySql {
     }
 }
 
+/// Returns an error in words, without the names of the client's types around them.
+fn words(error: &mysql::Error) -> String {
+    one_line(&match error {
+        mysql::Error::DriverError(of) => of.to_string(),
+        mysql::Error::IoError(of) => of.to_string(),
+        _ => error.to_string(),
+    })
+}
+
 fn failure(error: &mysql::Error) -> Failure {
     let of = match error {
         mysql::Error::MySqlError(of) => of,
         mysql::Error::IoError(_)
         | mysql::Error::CodecError(_)
         | mysql::Error::DriverError(mysql::DriverError::CouldNotConnect(_)) => {
-            return Failure::Lost(one_line(&error.to_string()));
+            return Failure::Lost(words(error));
         }
-        _ => return Failure::Fatal(one_line(&error.to_string())),
+        _ => return Failure::Fatal(words(error)),
     };
     match of.code {
         // A node of Galera without a cluster, a server that ends, a session that was ended.
