@@ -152,7 +152,7 @@ fn listed_points_are_measured_one_by_one() {
     assert!(long.lines().next().expect("a line").contains("simulated counters, "), "{long}");
     let hash = listed.lines().next().expect("a hash");
     let first = sweep(folder.path(), &["--point", hash]);
-    assert_eq!((first.0, first.1), (0, format!("point {hash}: 1 points measured, 0 kept, 0 failed\n")), "{}", first.2);
+    assert_eq!((first.0, first.1), (0, format!("point {hash}: 1 point measured, 0 kept, 0 failed\n")), "{}", first.2);
     let again = sweep(folder.path(), &["--point", hash]);
     assert_eq!((again.0, again.1), (0, format!("point {hash}: 0 points measured, 1 kept, 0 failed\n")));
     let (_, rest, _) = sweep(folder.path(), &["--list", "--hash"]);
@@ -231,7 +231,8 @@ fn killed_shards_lose_nothing_and_tear_nothing() {
         let before = shown.match_indices(what).map(|(at, _)| shown[..at].trim_end().rsplit([' ', '(']).next());
         before.map(|number| number.expect("a number").parse::<usize>().expect("a number")).sum()
     };
-    assert_eq!((numbers("kept"), numbers("points measured")), (there, 15 - there), "{shown}");
+    let measured = numbers("points measured") + numbers("point measured");
+    assert_eq!((numbers("kept"), measured), (there, 15 - there), "{shown}");
     assert_eq!(points(&folder.path().join("out")), points(&folder.path().join("whole")));
     assert_eq!(outcome(&folder.path().join("out")), outcome(&folder.path().join("whole")));
     let again = sweep(folder.path(), &["--out", "out"]).1;

@@ -115,7 +115,7 @@ fn a_history_of_nothing_is_bad_input() {
     for (name, content, part) in [
         ("empty", "", "no transaction"),
         ("blank", "\n \n", "no transaction"),
-        ("idle", empty, "1 transactions without"),
+        ("idle", empty, "1 transaction without"),
     ] {
         std::fs::write(folder.path().join(name), content).expect("a file");
         let output = contend(folder.path(), &["check", name]);

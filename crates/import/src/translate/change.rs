@@ -1,5 +1,6 @@
 //! Updates, inserts and deletes.
 
+use contend_model::counted;
 use sqlparser::ast::{
     Assignment, AssignmentTarget, BinaryOperator, Delete, Expr, FromTable, Insert, OnConflictAction, OnInsert, SetExpr,
     TableObject, UnaryOperator, Update, Value,
@@ -197,7 +198,7 @@ impl Translation<'_> {
             columns.collect::<Translated<_>>()?
         };
         if named.len() != row.len() {
-            return Err(format!("{} values for {} columns", row.len(), named.len()));
+            return Err(format!("{} for {}", counted(row.len(), "value"), counted(named.len(), "column")));
         }
         let mut given: Vec<(usize, String)> = Vec::new();
         for (&column, value) in named.iter().zip(row) {

@@ -19,7 +19,7 @@ fn a_file_that_is_no_log_is_refused() {
         ("\n \n", &["the file is empty"]),
         ("{\"a\": 1}\n", &["trace.log, line 1", "no error_severity", "log_statement = all"]),
         ("{\"a\": \n{}\n", &["line 1", "no entry of a jsonlog"]),
-        ("2026-03-01 10:00:00 CET [5] LOG:  statement: select 1\n", &["line 1", "no entry of a csvlog (1 columns"]),
+        ("2026-03-01 10:00:00 CET [5] LOG:  statement: select 1\n", &["line 1", "no entry of a csvlog (1 column, "]),
         ("a,b,c\n1,2,3\n", &["line 1", "3 columns, 23 to 26"]),
         (&format!("{statement}1,2\n{statement}"), &["line 2", "2 columns"]),
         (&log_of(Form::Json, &[quiet]), &["there is no statement in 1 entry", "lc_messages = C"]),

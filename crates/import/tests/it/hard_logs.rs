@@ -83,7 +83,7 @@ fn sessions_are_told_apart_and_what_was_undone_is_left_out() {
         "1 transaction left out: the beginning is not in the trace",
         "1 transaction left out: the end is not in the trace",
         "30 transactions left out: ended with an error",
-        "200 statements left out: a return to a savepoint undid them",
+        "200 statements left out: undone by a return to a savepoint",
         "select stock from item where id = :id;\nrollback;\n",
         "\nupdate item set stock = stock - 1 where id = :id;\n",
         "item = 50\n",

@@ -1,6 +1,6 @@
 //! Updates, inserts and deletes.
 
-use contend_model::Groups;
+use contend_model::{Groups, counted};
 use sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
     Insert, OnConflictAction, OnInsert, SetExpr, Spanned, TableObject, Update, Value,
@@ -302,13 +302,21 @@ impl Writer<'_> {
                 let names: Vec<&str> = self.tables[table].columns.iter().map(|column| column.name.as_str()).collect();
                 return mistake(
                     at,
-                    format!("{} values for {named} columns of {name}: {}", row.len(), names.join(", ")),
+                    format!(
+                        "{} for {} of {name}: {}",
+                        counted(row.len(), "value"),
+                        counted(named, "column"),
+                        names.join(", ")
+                    ),
                 );
             }
             given.iter_mut().zip(row).for_each(|(given, value)| *given = Some(value));
         } else {
             if row.len() != insert.columns.len() {
-                return mistake(at, format!("{} values for {} columns", row.len(), insert.columns.len()));
+                return mistake(
+                    at,
+                    format!("{} for {}", counted(row.len(), "value"), counted(insert.columns.len(), "column")),
+                );
             }
             for (column, value) in insert.columns.iter().zip(row) {
                 let (column, place) = simple_name(at, column)?;

@@ -39,7 +39,9 @@ impl FileWorkload {
         let left_out = self.left_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let of_tables = tables.iter().zip(rows).zip(left_out.iter()).filter(|(_, left_out)| **left_out > 0);
         let of_tables: Vec<String> = of_tables
-            .map(|((table, rows), left_out)| format!("{} of {rows} rows of {}", rows - left_out, table.name))
+            .map(|((table, rows), left_out)| {
+                format!("{} of {} of {}", rows - left_out, contend_model::counted(*rows, "row"), table.name)
+            })
             .collect();
         (!of_tables.is_empty()).then(|| {
             format!(

@@ -345,7 +345,7 @@ impl<'a> Writer<'a> {
             }
             let (given, least, most) = (arguments.len(), valid.start(), valid.end());
             let valid = if least == most { least.to_string() } else { format!("{least} to {most}") };
-            mistake(place, format!("{name} was given {given} arguments; valid: {valid}"))
+            mistake(place, format!("{name} was given {}; valid: {valid}", contend_model::counted(given, "argument")))
         };
         match name.as_str() {
             "random" => {
@@ -423,7 +423,10 @@ impl<'a> Writer<'a> {
                         _ => "1 or more",
                     },
                 );
-                mistake(place, format!("{name} was given {given} arguments; valid: {valid}"))
+                mistake(
+                    place,
+                    format!("{name} was given {}; valid: {valid}", contend_model::counted(given, "argument")),
+                )
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contend_model::{Inspect, Key, KeyWords};
+use contend_model::{Inspect, Key, KeyWords, counted};
 use sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query, SelectItem, SetExpr, Spanned,
     Statement, TableFactor,
@@ -111,8 +111,9 @@ impl Invariant {
         let [first, second] = self.sides.each_ref().map(|side| side.groups.len());
         (first != second).then(|| {
             format!(
-                "invariant '{}': one side has {first} columns in its group by, and the other {second}; valid: as many",
-                self.name
+                "invariant '{}': one side has {} in its group by, and the other {second}; valid: as many",
+                self.name,
+                counted(first, "column")
             )
         })
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use contend_model::Groups;
+use contend_model::{Groups, counted};
 
 use super::Program;
 use super::loaded::loaded_rows;
@@ -74,17 +74,18 @@ pub(super) fn describe(program: &Program) -> String {
         let index = if *ordered { "ordered index" } else { "hash index, or ordered by --index" };
         let of = match table.index_of {
             Some(of) => format!("index of {}", program.tables[of].name),
-            None => format!("{} columns, {} bytes a row", table.columns.len(), table.words * 8),
+            None => format!("{}, {} bytes a row", counted(table.columns.len(), "column"), table.words * 8),
         };
         let key = if table.shape.narrow { 8 } else { 32 };
         let groups = table.groups.len();
         let groups = if groups > 1 { format!(", {groups} groups of columns") } else { String::new() };
         let rows = match table.index_of.map_or_else(|| loaded_rows(program, number), |_| Some(*rows)) {
             Some(loaded) if loaded < *rows => format!(
-                "{loaded} rows of the {rows} in [rows] (the others have a key that exists already, or that does not fit)"
+                "{} of the {rows} in [rows] (the others have a key that exists already, or that does not fit)",
+                counted(loaded, "row")
             ),
-            Some(_) => format!("{rows} rows"),
-            None => format!("{rows} rows, if all keys of [fill] differ"),
+            Some(_) => counted(*rows, "row"),
+            None => format!("{}, if all keys of [fill] differ", counted(*rows, "row")),
         };
         line(format!("  {}: {rows}, {of}, {key} bytes a key{groups}, {index}", table.name));
     }
@@ -101,7 +102,7 @@ pub(super) fn describe(program: &Program) -> String {
         let keys = match known {
             _ if known == all && kind.foresees => "all keys are known before it begins".into(),
             0 => "no key is known before it begins".into(),
-            _ => format!("{known} of {all} statements have keys that are known before it begins"),
+            _ => format!("{known} of {all} statements with keys that are known before it begins"),
         };
         let read_only = if kind.read_only { ", declared read-only" } else { "" };
         line(format!("  {} ({:.1} %){read_only}: {}; {keys}", kind.name, share * 100.0, parts.join("; ")));

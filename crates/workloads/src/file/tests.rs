@@ -429,7 +429,7 @@ fn invariants_compare_groups_of_rows() {
     assert_eq!(check("select sum(a * 2 + id) from t", "90 * 2 + 45"), Ok(()));
     assert_eq!(check("select sum(case when a > 10 then 1 end) from t", "4"), Ok(()));
     for (first, second, part) in [
-        (by_x, "5", "one side has 1 columns in its group by, and the other 0"),
+        (by_x, "5", "one side has 1 column in its group by, and the other 0"),
         ("select x, sum(a) from u", "1", "the columns of its group by"),
         ("select sum(a) from u group by x", "1", "the columns of its group by"),
         ("select x, y, sum(a) from u group by y, x", "1", "the columns of its group by"),
