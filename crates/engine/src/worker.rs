@@ -75,6 +75,10 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
 }
 
 /// A worker runs transactions, one at a time. It belongs to one thread at a time.
+///
+/// It writes its own state with every transaction, and the workers of an engine often stand side by
+/// side. So no two share a cache line, or a pair of lines, which processors fetch together.
+#[repr(align(128))]
 pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) cx: Context<M>,
     pub(crate) local: P::WorkerState,

@@ -15,8 +15,9 @@ use crate::log::{Bound, Log, TRANSACTION_BYTES_MAX};
 use crate::manifest::Tail;
 use crate::schema::Schema;
 
-/// The part of one worker.
+/// The part of one worker. It writes its part with every commit, so no two share a cache line.
 #[derive(Debug)]
+#[repr(align(128))]
 struct WorkerLog<M: Machine> {
     log: Arc<Log>,
     commits: Arc<Commits<M>>,

@@ -58,10 +58,8 @@ pub(crate) struct LoadedEngine<P: Protocol<M>, W: Workload, M: Machine> {
     pub(super) log: Option<RunLog<M>>,
 }
 
-/// The state of one worker, kept from window to window. The workers' states stand side by side, and
-/// each worker writes its own with every transaction. So no two share a cache line, or a pair of
-/// lines, which processors fetch together.
-#[repr(align(128))]
+/// The state of one worker, kept from window to window. The alignment of [`Worker`] keeps two of
+/// them, which stand side by side, from sharing a cache line.
 pub(crate) struct WorkerSlot<P: Protocol<M>, W: Workload, M: Machine> {
     pub(crate) worker: Worker<P, M>,
     pub(crate) client: W::Client,
