@@ -524,6 +524,11 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
     }
 
     #[inline(always)]
+    fn uses_pieces(&self) -> bool {
+        self.worker.engine.protocol().uses_pieces()
+    }
+
+    #[inline(always)]
     fn begin_piece(&mut self, piece: Piece) -> Result<(), Abort> {
         if self.worker.engine.protocol().uses_pieces() { self.open_piece(piece) } else { Ok(()) }
     }

@@ -171,6 +171,13 @@ pub trait RawTxn {
         std::thread::sleep(Duration::from_micros(microseconds));
     }
 
+    /// Whether [`Txn::piece`] does more than to call its body. A body that takes effort to divide
+    /// into pieces may ask.
+    #[inline(always)]
+    fn uses_pieces(&self) -> bool {
+        true
+    }
+
     /// Begins a piece; see [`Txn::piece`].
     ///
     /// # Errors
@@ -583,6 +590,10 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
 
     fn idle(&mut self, microseconds: u64) {
         self.inner.idle(microseconds);
+    }
+
+    fn uses_pieces(&self) -> bool {
+        self.inner.uses_pieces()
     }
 
     fn begin_piece(&mut self, piece: Piece) -> Result<(), Abort> {

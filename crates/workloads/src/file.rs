@@ -21,6 +21,7 @@ mod compile;
 mod draws;
 mod error;
 mod expression;
+mod fuse;
 mod instead;
 mod interpret;
 mod invariant;
@@ -60,7 +61,7 @@ use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, Workloa
 use error::Read;
 use expression::Writer;
 pub use interpret::Input;
-use interpret::{Handle, KnownKeys, Memory, Partitions, announce, key_of, put, with_table};
+use interpret::{Handle, KnownKeys, Memory, Partitions, announce, declare_rows, key_of, put, with_table};
 use invariant::{Invariant, invariant_of};
 pub use options::FileOptions;
 use options::WHOLE;
@@ -176,7 +177,7 @@ impl WorkloadFile {
     /// # Errors
     /// The values of the options are not valid.
     pub fn describe(options: &FileOptions) -> Result<String, String> {
-        Ok(summary::describe(&Program::new(options)?))
+        Ok(summary::describe(&Program::compiled_for(CompiledFor::Readers, options)?))
     }
 }
 
@@ -230,19 +231,33 @@ struct Program {
     declares_rows: bool,
 }
 
+/// What a program is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CompiledFor {
+    /// The engine: statements become one access where they can.
+    Engine,
+    /// Readers, and databases: each statement is as it was written.
+    Readers,
+}
+
 impl Program {
     fn new(options: &FileOptions) -> Result<Program, String> {
-        Self::compiled(options).map_err(|message| format!("{}: {message}", options.file().path))
+        Self::compiled_for(CompiledFor::Engine, options)
     }
 
-    fn compiled(options: &FileOptions) -> Result<Program, String> {
+    fn compiled_for(purpose: CompiledFor, options: &FileOptions) -> Result<Program, String> {
+        Self::compile(options, purpose).map_err(|message| format!("{}: {message}", options.file().path))
+    }
+
+    fn compile(options: &FileOptions, purpose: CompiledFor) -> Result<Program, String> {
         let source = &options.file().source;
         let parameters = options.parameters()?;
         let groups: Vec<_> = source.groups.iter().map(|(table, groups)| (table.clone(), groups.clone())).collect();
         let tables = schema::read(&source.schema, &groups).map_err(|error| error.in_part("schema"))?;
         let rows = rows_of(options, &tables, &parameters)?;
         let fills = fills_of(source, &tables, &rows, &parameters)?;
-        let kinds = source.transactions.iter().map(|of| kind_of(of, source, &tables, &rows, &parameters));
+        let kind = |of| kind_of(of, source, &tables, &rows, &parameters, purpose);
+        let kinds = source.transactions.iter().map(kind);
         let mut kinds = kinds.collect::<Result<Vec<_>, _>>()?;
         remember_inserts(&mut kinds);
         let invariants = source.invariants.iter().map(|of| invariant_of(of, &tables, &rows, &parameters));
@@ -288,11 +303,15 @@ fn kind_of(
     tables: &[Table],
     rows: &[u64],
     parameters: &Parameters,
+    purpose: CompiledFor,
 ) -> Result<Kind, String> {
     let mut writer = Writer::new(tables, rows, parameters);
     let part = format!("transaction '{}'", of.name);
     compile::compile(&mut writer, &of.script).map_err(|error| error.in_part(&part))?;
     let mut code = writer.code;
+    if purpose == CompiledFor::Engine {
+        fuse::fuse(&mut code);
+    }
     pieces::find(&mut code, tables);
     if of.read_only
         && let Some(access) = code.accesses.iter().find(|access| !access.reads)
@@ -645,9 +664,9 @@ impl Workload for FileWorkload {
         if input.keys.is_empty() {
             let empty = |table: &Table| {
                 if table.shape.narrow {
-                    KnownKeys::Narrow(Vec::new(), Vec::new())
+                    KnownKeys::Narrow(Default::default())
                 } else {
-                    KnownKeys::Wide(Vec::new(), Vec::new())
+                    KnownKeys::Wide(Default::default())
                 }
             };
             input.keys = tables.iter().map(empty).collect();
@@ -703,12 +722,8 @@ impl Workload for FileWorkload {
         }
         for (handle, keys) in self.handles.iter().zip(&input.keys) {
             match (handle, keys) {
-                (Handle::Narrow(table), KnownKeys::Narrow(keys, _)) => {
-                    keys.iter().for_each(|&(key, writes)| declaration.row(table, key, writes));
-                }
-                (Handle::Wide(table), KnownKeys::Wide(keys, _)) => {
-                    keys.iter().for_each(|&(key, writes)| declaration.row(table, key, writes));
-                }
+                (Handle::Narrow(table), KnownKeys::Narrow(known)) => declare_rows(declaration, table, known),
+                (Handle::Wide(table), KnownKeys::Wide(known)) => declare_rows(declaration, table, known),
                 _ => {}
             }
         }

@@ -227,11 +227,7 @@ impl Writer<'_> {
     /// Makes a jump lead here.
     pub(super) fn aim(&mut self, step: usize) {
         let here = self.here();
-        match &mut self.code.steps[step] {
-            Step::Unless { to, .. } | Step::Jump { to, .. } => *to = here,
-            Step::Repeat { end, .. } | Step::Each { end, .. } | Step::Modify { end, .. } => *end = here,
-            _ => unreachable!("no jump"),
-        }
+        *self.code.steps[step].target_mut().expect("a step that leads to another one") = here;
     }
 
     fn unless(&mut self, condition: &Text) -> Read<usize> {

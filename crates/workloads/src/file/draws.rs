@@ -1,5 +1,7 @@
 //! The random numbers of a script.
 
+use std::num::NonZeroU64;
+
 use contend_model::random::{GOLDEN_GAMMA, SplitMix64, below};
 
 use crate::zipf::Zipf;
@@ -9,6 +11,8 @@ use crate::zipf::Zipf;
 pub(super) enum Distribution {
     /// Uniform from the first operand to the second.
     Uniform,
+    /// Uniform over so many numbers from a lowest one on, both known when the file is read.
+    Among { low: i64, numbers: NonZeroU64 },
     /// YCSB's: ranks of a skew below 1, scattered over the numbers below a limit.
     Zipf { zipf: Zipf, step: u64 },
     /// The same ranks, not scattered.
@@ -26,10 +30,18 @@ pub(super) enum Distribution {
 }
 
 impl Distribution {
+    /// Returns the uniform distribution from `low` to `high`.
+    pub(super) fn uniform(low: i64, high: i64) -> Distribution {
+        // There is no number for all 2^64 of them.
+        let numbers = NonZeroU64::new(high.wrapping_sub(low).wrapping_add(1) as u64);
+        numbers.map_or(Distribution::Uniform, |numbers| Distribution::Among { low, numbers })
+    }
+
     /// Draws a number for these operands. An empty range gives its lower end.
     #[inline(always)]
     pub(super) fn draw(&self, random: &mut SplitMix64, low: i64, high: i64) -> i64 {
         match self {
+            Distribution::Among { low, numbers } => low.wrapping_add(below(random.draw(), numbers.get()) as i64),
             Distribution::Uniform if high >= low && high.wrapping_sub(low) != -1 => {
                 low.wrapping_add(below(random.draw(), high.wrapping_sub(low) as u64 + 1) as i64)
             }
@@ -43,6 +55,7 @@ impl Distribution {
             _ if high < low => low,
             // All numbers there are.
             Distribution::Uniform => random.draw() as i64,
+            Distribution::Among { low, numbers } => low.wrapping_add(below(random.draw(), numbers.get()) as i64),
             Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.draw()), zipf.records(), *step),
             Distribution::Ranks(zipf) => zipf.draw(random.draw()) as i64,
             Distribution::Zipfian(skew) => low.wrapping_add(zipfian(random, span.saturating_add(1), *skew)),

@@ -522,11 +522,14 @@ impl<'a> Writer<'a> {
         names: &mut Names<'_>,
     ) -> Read<Register> {
         let (low, high) = (self.number(arguments[0], names)?, self.number(arguments[1], names)?);
-        if let (Some(low), Some(high)) = (self.value_of(low), self.value_of(high))
-            && high < low
-        {
+        let bounds = self.value_of(low).zip(self.value_of(high));
+        if let Some((low, high)) = bounds.filter(|(low, high)| high < low) {
             return mistake(place, format!("the range from {low} to {high} is empty"));
         }
+        let distribution = match (distribution, bounds) {
+            (Distribution::Uniform, Some((low, high))) => Distribution::uniform(low, high),
+            (other, _) => other,
+        };
         self.draw_of(distribution, low, high)
     }
 

@@ -3,10 +3,10 @@
 use std::ops::{Index, IndexMut, Range};
 
 use contend_model::random::SplitMix64;
-use contend_model::{Abort, Groups, Key, KeyWords, MAX_KEY_WORDS, Txn, WordChanges};
+use contend_model::{Abort, Declare, Groups, Key, KeyWords, MAX_KEY_WORDS, Table, Txn, WordChanges};
 use rustc_hash::FxHashSet;
 
-use super::draws::draw_text;
+use super::draws::{Distribution, draw_text};
 use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, ScriptPiece, Step, Store};
 use super::recent::Recent;
 use super::schema::{KeyShape, Table as TableShape};
@@ -48,6 +48,45 @@ enum Draws {
     Repeated(usize),
     /// They are made, the same at each try.
     Made(SplitMix64),
+}
+
+impl Draws {
+    #[inline(always)]
+    fn number(&mut self, noted: &mut Vec<i64>, of: &Distribution, a: i64, b: i64) -> i64 {
+        match self {
+            Draws::Made(random) => of.draw(random, a, b),
+            Draws::Repeated(next) => {
+                *next += 1;
+                noted[*next - 1]
+            }
+            Draws::Noted(random) => {
+                let drawn = of.draw(random, a, b);
+                noted.push(drawn);
+                drawn
+            }
+        }
+    }
+
+    /// Draws a text to a register, of a length that a register holds.
+    fn text(
+        &mut self,
+        noted: &mut Vec<i64>,
+        frame: &mut Frame,
+        (to, length): (Register, Register),
+        (bytes, any): (u16, bool),
+    ) {
+        let length = frame[length];
+        let text = frame.words_mut(to, 1 + bytes.div_ceil(8) as usize);
+        match self {
+            // The text comes from a seed that is put down.
+            Draws::Repeated(next) => {
+                *next += 1;
+                draw_text(&mut SplitMix64::new(noted[*next - 1] as u64), text, length, (bytes, any));
+            }
+            Draws::Made(random) => draw_text(random, text, length, (bytes, any)),
+            Draws::Noted(random) => noted.push(random.draw() as i64),
+        }
+    }
 }
 
 /// The registers of a transaction. There is room for every register that a script may have, so
@@ -110,35 +149,37 @@ pub struct Input {
 /// Keys of a table that are known before the transaction begins.
 #[derive(Debug)]
 pub(super) enum KnownKeys {
-    Narrow(Vec<(u64, bool)>, Vec<u64>),
-    Wide(Vec<(Wide, bool)>, Vec<Wide>),
+    Narrow(KeysOf<u64>),
+    Wide(KeysOf<Wide>),
+}
+
+/// Keys of one type, and beside each whether its row is written.
+#[derive(Debug, Default)]
+pub(super) struct KeysOf<K> {
+    pub(super) keys: Vec<K>,
+    pub(super) writes: Vec<bool>,
+}
+
+impl<K> KeysOf<K> {
+    #[inline(always)]
+    fn push(&mut self, key: Option<K>, access: &Access) {
+        if let Some(key) = key {
+            self.keys.push(key);
+            self.writes.push(!access.reads);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.writes.clear();
+    }
 }
 
 impl KnownKeys {
     fn clear(&mut self) {
         match self {
-            KnownKeys::Narrow(keys, all) => {
-                keys.clear();
-                all.clear();
-            }
-            KnownKeys::Wide(keys, all) => {
-                keys.clear();
-                all.clear();
-            }
-        }
-    }
-
-    fn push(&mut self, words: KeyWords, writes: bool) {
-        match self {
-            KnownKeys::Narrow(keys, all) => {
-                keys.push((words[0], writes));
-                all.push(words[0]);
-            }
-            KnownKeys::Wide(keys, all) => {
-                let key = Wide::from_words(words);
-                keys.push((key, writes));
-                all.push(key);
-            }
+            KnownKeys::Narrow(known) => known.clear(),
+            KnownKeys::Wide(known) => known.clear(),
         }
     }
 }
@@ -184,6 +225,9 @@ pub(super) struct Memory {
     draws: Draws,
     /// The draws of the transaction, if they could be made before it began.
     noted: Vec<i64>,
+    /// What the transaction does, if that could be put down before it began: for each access the
+    /// number of the step, then the values of its varying registers.
+    trace: Vec<i64>,
     saved: Saved,
     pub(super) uniques: i64,
     pub(super) workers: i64,
@@ -207,6 +251,7 @@ impl Memory {
             changes: WordChanges::default(),
             draws: Draws::Repeated(0),
             noted: Vec::new(),
+            trace: Vec::new(),
             saved: Saved::default(),
             uniques: 0,
             workers: workers as i64,
@@ -221,108 +266,84 @@ impl Memory {
         self.frame[CLIENT] = self.worker;
         self.rows.clear();
         self.loops.clear();
-        self.passed.clear();
+        // It allocates, so it is rarely used, and a call to find it empty takes time.
+        if !self.passed.is_empty() {
+            self.passed.clear();
+        }
         self.inserted.clear();
         self.uniques = 0;
         self.named = 0;
         self.missed = 0;
     }
 
-    /// Runs a step that touches no row. Returns the next step, or `None` if the step touches rows.
-    #[inline(always)]
-    pub(super) fn step(&mut self, code: &Code, at: usize, first_unique: i64) -> Option<usize> {
-        let frame = &mut self.frame;
-        match code.steps[at] {
-            Step::Compute { operator, to, a, b } => {
-                frame[to] = operator.apply(frame[a], frame[b]);
-            }
-            Step::Copy { to, from, words } => {
-                if words == 1 {
-                    frame[to] = frame[from];
-                } else {
+    /// Runs the steps from `at` on that touch no row, up to `end`. Returns the step before which it
+    /// stops: one that touches a row, waits or cancels, or `end`.
+    ///
+    /// It is a function of its own so that what each step needs stays in registers.
+    #[inline(never)]
+    pub(super) fn advance(&mut self, code: &Code, mut at: usize, end: usize, first_unique: i64) -> usize {
+        let Memory { frame, draws, noted, passed, recent, uniques, .. } = self;
+        let steps = &code.steps[..end];
+        while let Some(step) = steps.get(at) {
+            at += 1;
+            match *step {
+                Step::Compute { operator, to, a, b } => {
+                    frame[to] = operator.apply(frame[a], frame[b]);
+                }
+                Step::Copy { to, from, words: 1 } => frame[to] = frame[from],
+                Step::Copy { to, from, words } => {
                     let from = from as usize;
                     frame.0.copy_within(from..from + words as usize, to as usize);
                 }
-            }
-            Step::Draw { to, draw, a, b } => {
-                let of = &code.draws[draw as usize];
-                frame[to] = match &mut self.draws {
-                    Draws::Made(random) => of.draw(random, frame[a], frame[b]),
-                    Draws::Repeated(next) => {
-                        *next += 1;
-                        self.noted[*next - 1]
+                Step::Draw { to, draw, a, b } => {
+                    frame[to] = draws.number(noted, &code.draws[draw as usize], frame[a], frame[b]);
+                }
+                Step::DrawText { to, length, bytes, any } => draws.text(noted, frame, (to, length), (bytes, any)),
+                Step::SameText { to, a, b } => {
+                    let (first, second) = (frame[a], frame[b]);
+                    let words = (first.max(0) as usize).div_ceil(8);
+                    let same = first == second && frame.words(a + 1, words) == frame.words(b + 1, words);
+                    frame[to] = i64::from(same);
+                }
+                Step::Unique { to } => {
+                    frame[to] = (first_unique + *uniques) * self.workers + self.worker;
+                    *uniques += 1;
+                }
+                Step::Distinct { to, a } => frame[to] = i64::from(passed.insert(frame[a])),
+                Step::Latest { to, rank, table } => frame[to] = recent[table as usize].key(frame[rank] as u64),
+                // Where rows decide, and are not known yet, both branches run.
+                Step::Unless { by_rows: true, .. }
+                | Step::UnlessIs { by_rows: true, .. }
+                | Step::Jump { by_rows: true, .. }
+                    if matches!(draws, Draws::Noted(_)) => {}
+                Step::Unless { condition, to, .. } => {
+                    if frame[condition] == 0 {
+                        at = to as usize;
                     }
-                    Draws::Noted(random) => {
-                        let drawn = of.draw(random, frame[a], frame[b]);
-                        self.noted.push(drawn);
-                        drawn
+                }
+                Step::UnlessIs { operator, a, b, to, .. } => {
+                    if operator.apply(frame[a], frame[b]) == 0 {
+                        at = to as usize;
                     }
-                };
-            }
-            Step::DrawText { to, length, bytes, any } => self.draw_text(to, length, (bytes, any)),
-            Step::SameText { to, a, b } => {
-                let (first, second) = (frame[a], frame[b]);
-                let words = (first.max(0) as usize).div_ceil(8);
-                let same = first == second && frame.words(a + 1, words) == frame.words(b + 1, words);
-                frame[to] = i64::from(same);
-            }
-            Step::Unique { to } => {
-                frame[to] = (first_unique + self.uniques) * self.workers + self.worker;
-                self.uniques += 1;
-            }
-            Step::Distinct { to, a } => {
-                let number = frame[a];
-                frame[to] = i64::from(self.passed.insert(number));
-            }
-            Step::Latest { to, rank, table } => {
-                frame[to] = self.recent[table as usize].key(frame[rank] as u64);
-            }
-            Step::Unless { condition, to, .. } => {
-                if frame[condition] == 0 {
-                    return Some(to as usize);
                 }
-            }
-            Step::Jump { to, .. } => return Some(to as usize),
-            Step::Repeat { count, left, end } => {
-                let count = frame[count].clamp(0, ROUNDS_MAX as i64);
-                frame[left] = count;
-                if count == 0 {
-                    return Some(end as usize);
+                Step::Jump { to, .. } => at = to as usize,
+                Step::Repeat { count, left, end } => {
+                    let count = frame[count].clamp(0, ROUNDS_MAX as i64);
+                    frame[left] = count;
+                    if count == 0 {
+                        at = end as usize;
+                    }
                 }
-            }
-            Step::Again { left, start } => {
-                frame[left] -= 1;
-                if frame[left] > 0 {
-                    return Some(start as usize);
+                Step::Again { left, start } => {
+                    frame[left] -= 1;
+                    if frame[left] > 0 {
+                        at = start as usize;
+                    }
                 }
+                _ => return at - 1,
             }
-            _ => return None,
         }
-        Some(at + 1)
-    }
-
-    /// Draws a text.
-    fn draw_text(&mut self, to: Register, length: Register, (bytes, any): (u16, bool)) {
-        let Memory { frame, noted, draws, .. } = self;
-        let length = frame[length];
-        let text = frame.words_mut(to, 1 + bytes.div_ceil(8) as usize);
-        match draws {
-            // The text comes from a seed that is put down.
-            Draws::Repeated(next) => {
-                *next += 1;
-                draw_text(&mut SplitMix64::new(noted[*next - 1] as u64), text, length, (bytes, any));
-            }
-            Draws::Made(random) => draw_text(random, text, length, (bytes, any)),
-            Draws::Noted(random) => noted.push(random.draw() as i64),
-        }
-    }
-
-    /// Runs the steps from `at` to `end`, which touch no row.
-    #[inline]
-    pub(super) fn compute(&mut self, code: &Code, mut at: usize, end: usize, first_unique: i64) {
-        while at < end {
-            at = self.step(code, at, first_unique).unwrap_or(at + 1);
-        }
+        end
     }
 
     /// Evaluates code that touches no row: for loading, and for checks.
@@ -330,7 +351,7 @@ impl Memory {
         self.begin(code);
         set(&mut self.frame);
         self.draws = Draws::Made(SplitMix64::new(seed));
-        self.compute(code, 0, code.steps.len(), 0);
+        self.advance(code, 0, code.steps.len(), 0);
     }
 
     /// Runs the first steps of a transaction, which touch no row. The first try goes on behind
@@ -338,7 +359,7 @@ impl Memory {
     pub(super) fn draw_first(&mut self, code: &Code, input: &Input) {
         self.begin(code);
         self.draws = Draws::Made(SplitMix64::new(input.seed));
-        self.compute(code, 0, code.drawn_first, input.first_unique);
+        self.advance(code, 0, code.drawn_first, input.first_unique);
         self.fresh = Some(code.drawn_first);
     }
 
@@ -355,29 +376,28 @@ impl Memory {
         self.draws = Draws::Noted(SplitMix64::new(input.seed));
         let Input { keys, partitions: touched, first_unique, .. } = input;
         self.noted.clear();
+        self.trace.clear();
         keys.iter_mut().for_each(KnownKeys::clear);
         touched.clear();
         let mut at = 0;
-        while at < code.steps.len() {
-            at = match code.steps[at] {
-                // Both branches may run.
-                Step::Unless { by_rows: true, .. } | Step::Jump { by_rows: true, .. } => at + 1,
-                Step::Modify { access, end } => {
-                    self.note(&code.accesses[access as usize], tables, partitions, keys, touched);
-                    end as usize
+        loop {
+            at = self.advance(code, at, code.steps.len(), *first_unique);
+            let Some(step) = code.steps.get(at) else { break };
+            at += 1;
+            if let Some(access) = step.access() {
+                let access = &code.accesses[access as usize];
+                self.note(access, tables, partitions, keys, touched);
+                if code.replayable {
+                    self.trace.push(at as i64 - 1);
+                    for &register in &access.varying {
+                        self.trace.push(self.frame[register]);
+                    }
                 }
-                Step::Read { access }
-                | Step::Update { access }
-                | Step::Write { access }
-                | Step::Insert { access, .. }
-                | Step::Delete { access }
-                | Step::Scan { access }
-                | Step::Each { access, .. } => {
-                    self.note(&code.accesses[access as usize], tables, partitions, keys, touched);
-                    at + 1
-                }
-                _ => self.step(code, at, *first_unique).unwrap_or(at + 1),
-            };
+            }
+            // The steps of a joined update run in any case, and what they compute may be a key.
+            if let Step::Modify { end, .. } = *step {
+                at = end as usize;
+            }
         }
         touched.sort_unstable();
         touched.dedup();
@@ -394,12 +414,12 @@ impl Memory {
     ) {
         let table = access.table as usize;
         let shape = &tables[table].shape;
-        if access.known
-            && access.by_index.is_none()
-            && access.key.len() == shape.parts.len()
-            && let Some(words) = key_of(shape, access.key.len(), |part| self.frame[access.key[part]])
-        {
-            keys[table].push(words, !access.reads);
+        if access.known && access.by_index.is_none() && access.key.len() == shape.parts.len() {
+            let value = |part: usize| self.frame[access.key[part]];
+            match &mut keys[table] {
+                KnownKeys::Narrow(known) => known.push(PackedKey::packed(shape, access.key.len(), value), access),
+                KnownKeys::Wide(known) => known.push(PackedKey::packed(shape, access.key.len(), value), access),
+            }
         }
         if let Some(partitions) = partitions
             && partitions.of[table]
@@ -431,7 +451,13 @@ impl Memory {
         repeats: bool,
     ) -> Result<(), Abort> {
         let first = input.first_unique;
+        if input.is_foreseen && code.replayable && !tx.uses_pieces() {
+            return self.replay(tx, code, tables);
+        }
         let mut at = self.start(code, input);
+        if !tx.uses_pieces() {
+            return self.run_steps(tx, code, tables, at..code.steps.len(), first);
+        }
         for piece in &code.pieces {
             self.run_steps(tx, code, tables, at..piece.steps.start, first)?;
             at = piece.steps.end;
@@ -449,6 +475,30 @@ impl Memory {
             })?;
         }
         self.run_steps(tx, code, tables, at..code.steps.len(), first)
+    }
+
+    /// Does what was put down before the transaction began. The constants are still in the frame.
+    fn replay<T: Txn>(&mut self, tx: &mut T, code: &Code, tables: &Tables<'_>) -> Result<(), Abort> {
+        (self.named, self.missed) = (0, 0);
+        let mut at = 0;
+        while let Some(&step) = self.trace.get(at) {
+            let step = code.steps[step as usize];
+            let (Step::Read { access } | Step::Update { access } | Step::Write { access }) = step else {
+                unreachable!("another step is not replayable")
+            };
+            let access = &code.accesses[access as usize];
+            at += 1;
+            for &register in &access.varying {
+                self.frame[register] = self.trace[at];
+                at += 1;
+            }
+            match step {
+                Step::Read { .. } => self.read(tx, access, tables)?,
+                Step::Update { .. } => self.update(tx, access, tables)?,
+                _ => self.write(tx, access, tables)?,
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what a piece is going to change besides rows.
@@ -498,20 +548,22 @@ impl Memory {
         first: i64,
     ) -> Result<(), Abort> {
         let Range { start: mut at, end: until } = steps;
-        while at < until {
-            if let Some(next) = self.step(code, at, first) {
-                at = next;
-                continue;
+        loop {
+            at = self.advance(code, at, until, first);
+            if at == until {
+                return Ok(());
             }
             let step = code.steps[at];
             at += 1;
             match step {
                 Step::Read { access } => self.read(tx, &code.accesses[access as usize], tables)?,
                 Step::Modify { access, end } => {
-                    let access = &code.accesses[access as usize];
-                    let from = at;
+                    self.modify(tx, code, &code.accesses[access as usize], at..end as usize, tables, first)?;
                     at = end as usize;
-                    self.modify(tx, code, access, from..at, tables, first)?;
+                }
+                Step::SelectAndUpdate { access, end } => {
+                    self.select_and_update(tx, code, &code.accesses[access as usize], at..end as usize, tables, first)?;
+                    at = end as usize;
                 }
                 Step::Update { access } => self.update(tx, &code.accesses[access as usize], tables)?,
                 Step::Write { access } => self.write(tx, &code.accesses[access as usize], tables)?,
@@ -519,14 +571,10 @@ impl Memory {
                     self.insert(tx, &code.accesses[access as usize], or_nothing, tables)?;
                 }
                 Step::Delete { access } => {
-                    let access = &code.accesses[access as usize];
-                    let found = self.delete(tx, access, tables)?;
+                    let found = self.delete(tx, &code.accesses[access as usize], tables)?;
                     self.found(found);
                 }
-                Step::Scan { access } => {
-                    let access = &code.accesses[access as usize];
-                    self.scan(tx, access, tables)?;
-                }
+                Step::Scan { access } => self.scan(tx, &code.accesses[access as usize], tables)?,
                 Step::Each { access, end } => {
                     let access = &code.accesses[access as usize];
                     let first = self.rows.len();
@@ -549,7 +597,6 @@ impl Memory {
                 _ => unreachable!("a step that touches no row"),
             }
         }
-        Ok(())
     }
 }
 
@@ -573,6 +620,10 @@ pub(super) trait PackedKey: Key {
 impl PackedKey for u64 {
     #[inline(always)]
     fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<u64> {
+        if let ([part], 1) = (&shape.parts[..], count) {
+            let value = value(0);
+            return (value >= 0 && value as u64 <= part.max()).then_some((value as u64) << part.shift);
+        }
         let (mut key, mut fits) = (0, true);
         for (number, part) in shape.parts.iter().enumerate().take(count) {
             let value = value(number);
@@ -634,11 +685,18 @@ fn put_text(store: &Store, bytes: usize, row: &mut [u64], frame: &Frame) {
 pub(super) fn announce<T: Txn>(tx: &mut T, handles: &[Handle], keys: &[KnownKeys], groups: &[Groups]) {
     for ((handle, keys), groups) in handles.iter().zip(keys).zip(groups) {
         match (handle, keys) {
-            (Handle::Narrow(table), KnownKeys::Narrow(_, all)) if all.len() > 1 => {
-                tx.announce_writes(table, all, *groups)
+            (Handle::Narrow(table), KnownKeys::Narrow(known)) if known.keys.len() > 1 => {
+                tx.announce_writes(table, &known.keys, *groups)
             }
-            (Handle::Wide(table), KnownKeys::Wide(_, all)) if all.len() > 1 => tx.announce_writes(table, all, *groups),
+            (Handle::Wide(table), KnownKeys::Wide(known)) if known.keys.len() > 1 => {
+                tx.announce_writes(table, &known.keys, *groups)
+            }
             _ => {}
         }
     }
+}
+
+/// Declares the known keys of a table.
+pub(super) fn declare_rows<K: Key>(declaration: &mut impl Declare, table: &Table<K>, known: &KeysOf<K>) {
+    known.keys.iter().zip(&known.writes).for_each(|(&key, &writes)| declaration.row(table, key, writes));
 }

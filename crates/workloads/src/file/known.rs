@@ -51,7 +51,18 @@ pub(super) fn find(code: &mut Code) {
             || matches!(*step, Step::Draw { a, b, .. } if by_rows[a as usize] || by_rows[b as usize])
             || matches!(*step, Step::DrawText { length, .. } if by_rows[length as usize])
     });
+    code.replayable = code.foreseeable
+        && steps.iter().all(is_replayable)
+        && steps.iter().all(|step| !reads_of(step, &code.accesses).iter().any(|&read| by_rows[read as usize]));
+    let mut changes = vec![false; code.image.len()];
+    for (first, words) in steps.iter().flat_map(|step| registers_of(step, &code.accesses).0) {
+        changes[first as usize..][..words as usize].fill(true);
+    }
     for access in &mut code.accesses {
+        access.varying = access.registers();
+        access.varying.retain(|&register| changes[register as usize]);
+        access.varying.sort_unstable();
+        access.varying.dedup();
         let known = |register: &Register| !by_rows[*register as usize];
         access.known = access.key.iter().all(known);
         access.known_first = access.first.as_ref().is_some_and(known);
@@ -98,6 +109,39 @@ fn blocks_of(steps: &[Step]) -> Vec<Block> {
     blocks
 }
 
+/// Whether a step that depends on no row can be put down before the transaction begins. A text is
+/// drawn only while it runs, and the numbers of `unique` are counted then.
+fn is_replayable(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Read { .. }
+            | Step::Update { .. }
+            | Step::Write { .. }
+            | Step::Compute { .. }
+            | Step::Copy { .. }
+            | Step::Draw { .. }
+            | Step::SameText { .. }
+            | Step::Latest { .. }
+            | Step::Unless { .. }
+            | Step::Jump { .. }
+            | Step::Repeat { .. }
+            | Step::Again { .. }
+    )
+}
+
+/// Returns the registers that a step reads.
+pub(super) fn reads_of(step: &Step, accesses: &[Access]) -> Vec<Register> {
+    match *step {
+        Step::Distinct { a, .. } => vec![a],
+        Step::Sleep { amount, .. } => vec![amount],
+        Step::Again { left, .. } => vec![left],
+        _ => match step.access() {
+            Some(access) => accesses[access as usize].registers(),
+            None => registers_of(step, accesses).1.unwrap_or_default(),
+        },
+    }
+}
+
 type Targets = Vec<(Register, u16)>;
 
 /// Returns the registers that a step changes, with their numbers of words, and those that it reads;
@@ -112,6 +156,8 @@ pub(super) fn registers_of(step: &Step, accesses: &[Access]) -> (Targets, Option
     match *step {
         Step::Copy { to, from, words } => (vec![(to, words)], Some((from..from + words).collect())),
         Step::Compute { to, a, b, .. } | Step::SameText { to, a, b } => (vec![(to, 1)], Some(vec![a, b])),
+        Step::Unless { condition, .. } => (Vec::new(), Some(vec![condition])),
+        Step::UnlessIs { a, b, .. } => (Vec::new(), Some(vec![a, b])),
         Step::Draw { to, a, b, .. } => (vec![(to, 1)], Some(vec![a, b])),
         Step::DrawText { to, length, bytes, .. } => (vec![(to, 1 + bytes.div_ceil(8))], Some(vec![length])),
         Step::Unique { to } => (vec![(to, 1)], Some(Vec::new())),

@@ -42,12 +42,7 @@ pub(super) fn find(code: &mut Code, tables: &[Table]) {
 fn end_of(steps: &[Step], start: usize) -> usize {
     let (mut at, mut end) = (start, start + 1);
     while at < end {
-        if let Step::Unless { to, .. }
-        | Step::Jump { to, .. }
-        | Step::Repeat { end: to, .. }
-        | Step::Each { end: to, .. }
-        | Step::Modify { end: to, .. } = steps[at]
-        {
+        if let Some(to) = steps[at].target() {
             end = end.max(to as usize);
         }
         at += 1;
@@ -102,7 +97,9 @@ fn accesses_of(code: &Code, steps: Range<usize>) -> BTreeMap<(u16, Mode), Groups
             Step::Insert { .. } => Mode::Insert,
             Step::Delete { .. } => Mode::Delete,
             Step::Update { .. } if access.changes.iter().all(|(change, ..)| *change != Change::Set) => Mode::Update,
-            Step::Modify { .. } | Step::Update { .. } | Step::Write { .. } => Mode::Write,
+            Step::Modify { .. } | Step::SelectAndUpdate { .. } | Step::Update { .. } | Step::Write { .. } => {
+                Mode::Write
+            }
             _ => Mode::Read,
         };
         add(access.table, mode, access.groups);

@@ -128,6 +128,9 @@ pub(super) enum Step {
     Latest { to: Register, rank: Register, table: u16 },
     /// Goes to `to` if the condition is 0.
     Unless { condition: Register, to: u32, by_rows: bool },
+    /// Goes to `to` if the operation on `a` and `b` gives 0: a comparison and [`Step::Unless`],
+    /// which `fuse` has joined.
+    UnlessIs { operator: Operator, a: Register, b: Register, to: u32, by_rows: bool },
     /// Goes to `to`.
     Jump { to: u32, by_rows: bool },
     /// Begins a loop of `count` rounds; goes to `end` if there are none.
@@ -138,6 +141,9 @@ pub(super) enum Step {
     Read { access: u16 },
     /// Reads a row, runs the steps up to `end` on its columns, and writes it.
     Modify { access: u16, end: u32 },
+    /// Reads a row, runs the steps up to `end`, whether there is a row or not, and changes the row:
+    /// a select and a later update, which `fuse` has joined.
+    SelectAndUpdate { access: u16, end: u32 },
     /// Changes a row without reading it.
     Update { access: u16 },
     /// Replaces groups of a row without reading them.
@@ -159,11 +165,30 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Returns the step to which this one may go, or the end of the steps that belong to it.
+    pub(super) fn target(mut self) -> Option<u32> {
+        self.target_mut().copied()
+    }
+
+    /// Returns the same, to be changed.
+    pub(super) fn target_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Step::Unless { to, .. } | Step::UnlessIs { to, .. } | Step::Jump { to, .. } => Some(to),
+            Step::Repeat { end, .. }
+            | Step::Each { end, .. }
+            | Step::Modify { end, .. }
+            | Step::SelectAndUpdate { end, .. } => Some(end),
+            Step::Again { start, .. } | Step::Next { start, .. } => Some(start),
+            _ => None,
+        }
+    }
+
     /// Returns the access of a step that touches rows.
     pub(super) fn access(&self) -> Option<u16> {
         match *self {
             Step::Read { access }
             | Step::Modify { access, .. }
+            | Step::SelectAndUpdate { access, .. }
             | Step::Update { access }
             | Step::Write { access }
             | Step::Insert { access, .. }
@@ -271,12 +296,25 @@ pub(super) struct Access {
     /// Whether all of `key` follows from draws, and whether `first` does.
     pub(super) known: bool,
     pub(super) known_first: bool,
+    /// The registers of [`Access::registers`] that a step changes.
+    pub(super) varying: Vec<Register>,
     /// Whether it is a read only.
     pub(super) reads: bool,
     /// Whether the worker remembers the rows that it inserts here, for `latest`.
     pub(super) remembers: bool,
     /// The number of the statement's line in the script, for messages.
     pub(super) line: u64,
+}
+
+impl Access {
+    /// Returns the registers whose values the access needs.
+    pub(super) fn registers(&self) -> Vec<Register> {
+        let stored = self.stores.iter().flat_map(|store| store.from..store.from + store.words);
+        let keys = self.indexes.iter().flat_map(|change| change.old.iter().chain(&change.new)).flatten();
+        let others = [self.low, self.high, self.limit, self.offset, self.first].into_iter().flatten();
+        let changed = self.changes.iter().map(|(.., from)| *from);
+        self.key.iter().chain(keys).copied().chain(stored).chain(changed).chain(others).collect()
+    }
 }
 
 /// A piece of a script: steps that a protocol may let take effect by themselves, and may run again.
@@ -306,6 +344,9 @@ pub(super) struct Code {
     pub(super) image: Vec<i64>,
     /// Whether all draws can be made before the transaction begins, since none depends on a row.
     pub(super) foreseeable: bool,
+    /// Whether no step depends on a row, and all accesses read, update or replace a row. Then what
+    /// the transaction does can be put down before it begins.
+    pub(super) replayable: bool,
     /// The tables of which `latest` draws rows.
     pub(super) latest: Vec<u16>,
 }
@@ -325,6 +366,7 @@ impl Code {
                 }
                 Step::Read { access }
                 | Step::Modify { access, .. }
+                | Step::SelectAndUpdate { access, .. }
                 | Step::Update { access }
                 | Step::Write { access }
                 | Step::Delete { access } => access,

@@ -150,7 +150,7 @@ impl Memory {
             Some(key) => match tx.modify_row(&table, key, access.groups)? {
                 Some(row) => {
                     load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
-                    self.compute(code, steps.start, steps.end, first);
+                    self.advance(code, steps.start, steps.end, first);
                     self.put(access, row)
                 }
                 None => false,
@@ -159,6 +159,37 @@ impl Memory {
         });
         self.found(found);
         if found && !access.indexes.is_empty() { self.change_indexes(tx, access, tables) } else { Ok(()) }
+    }
+
+    /// Reads a row, decides, and changes it.
+    pub(super) fn select_and_update<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        code: &Code,
+        access: &Access,
+        steps: Range<usize>,
+        tables: &Tables<'_>,
+        first: i64,
+    ) -> Result<(), Abort> {
+        let shape = &tables.shapes[access.table as usize].shape;
+        let goes_on = with_table!(tables.handles[access.table as usize], table => {
+            let row = match self.key(&table, shape, access) {
+                Some(key) => tx.modify_row(&table, key, access.groups)?.map(|row| (key, row)),
+                None => None,
+            };
+            self.found(row.is_some());
+            if let Some((key, row)) = &row {
+                load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
+            }
+            let goes_on = self.advance(code, steps.start, steps.end, first) == steps.end;
+            self.found(row.is_some());
+            if let (Some((_, row)), true) = (row, goes_on) {
+                self.put(access, row);
+                change(access, row, &self.frame);
+            }
+            goes_on
+        });
+        if goes_on { Ok(()) } else { Err(tx.cancel()) }
     }
 
     pub(super) fn delete<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<bool, Abort> {
@@ -371,6 +402,19 @@ impl Memory {
             high[part.word as usize] |= to << part.shift;
         }
         Some((low, high))
+    }
+}
+
+/// Adds to words of a row, and sets them.
+#[inline(always)]
+fn change(access: &Access, row: &mut [u64], frame: &Frame) {
+    for &(change, word, from) in &access.changes {
+        let (word, value) = (&mut row[word as usize], frame[from] as u64);
+        *word = match change {
+            Change::Add => word.wrapping_add(value),
+            Change::Subtract => word.wrapping_sub(value),
+            Change::Set => value,
+        };
     }
 }
 

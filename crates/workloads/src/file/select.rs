@@ -247,6 +247,7 @@ impl Writer<'_> {
             offset: None,
             direction: Direction::Forward,
             aggregates: Vec::new(),
+            varying: Vec::new(),
             known: false,
             known_first: false,
             reads: false,

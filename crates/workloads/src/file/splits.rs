@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::program::{Code, Source as Place, Step};
 use super::schema::{ColumnAt, GROUPS_MAX, Table};
-use super::{Program, WorkloadFile};
+use super::{CompiledFor, Program, WorkloadFile};
 
 /// The most ways of grouping that are proposed.
 const PROPOSED_MAX: usize = 16;
@@ -49,7 +49,11 @@ impl WorkloadFile {
     /// way is proposed if an access uses columns outside of a group that others write. The ways
     /// that the file has already are left out, and so are tables with more than 64 columns.
     pub fn splits(self: &std::sync::Arc<Self>) -> Vec<Vec<ColumnSplit>> {
-        let Some(program) = self.options().and_then(|options| Program::new(&options)).ok() else { return Vec::new() };
+        let Some(program) =
+            self.options().and_then(|options| Program::compiled_for(CompiledFor::Readers, &options)).ok()
+        else {
+            return Vec::new();
+        };
         let mut ways: Vec<Vec<ColumnSplit>> = Vec::new();
         let (mut finest, mut is_several) = (Vec::new(), false);
         for (number, table) in program.tables.iter().enumerate().filter(|(_, table)| table.index_of.is_none()) {

@@ -13,7 +13,7 @@ use super::interpret::{Frame, Memory, SLEEP_MAX_US, key_of, put};
 use super::invariant::{Numbers, Side};
 use super::program::{Code, FOUND, ROUNDS_MAX, Register, Step, Store};
 use super::schema::{Column, ColumnAt, NUMBER, Table, Type};
-use super::{Client, FileOptions, FileWorkload, Input, Program};
+use super::{Client, CompiledFor, FileOptions, FileWorkload, Input, Program};
 use crate::workload::{ThinkTime, Workload};
 
 pub use super::program::{Aggregate, Operator};
@@ -140,7 +140,7 @@ impl View {
     /// The options are not valid, or a statement can't be said in SQL.
     pub fn new(options: &FileOptions) -> Result<View, String> {
         FileWorkload::validate(options, IndexKind::Ordered)?;
-        let program = Program::new(options)?;
+        let program = Program::compiled_for(CompiledFor::Readers, options)?;
         let mut relation_of = Vec::new();
         let mut relations = Vec::new();
         for (table, rows) in program.tables.iter().zip(&program.rows) {
@@ -320,12 +320,9 @@ impl Run<'_> {
     fn steps<E: Executor>(&self, memory: &mut Memory, executor: &mut E, start: usize) -> Result<Ended, E::Error> {
         let code = self.code;
         let mut at = start;
-        while at < code.steps.len() {
-            if let Some(next) = memory.step(code, at, self.first) {
-                at = next;
-                continue;
-            }
-            let step = code.steps[at];
+        loop {
+            at = memory.advance(code, at, code.steps.len(), self.first);
+            let Some(&step) = code.steps.get(at) else { break };
             at += 1;
             match step {
                 Step::Read { access } | Step::Update { access } | Step::Write { access } | Step::Delete { access } => {
@@ -333,7 +330,7 @@ impl Run<'_> {
                 }
                 Step::Modify { access, end } => {
                     // What the new values need besides columns; the others are the statement's.
-                    memory.compute(code, at, end as usize, self.first);
+                    memory.advance(code, at, end as usize, self.first);
                     at = end as usize;
                     self.row(memory, executor, access)?;
                 }

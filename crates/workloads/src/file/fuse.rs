@@ -1,0 +1,400 @@
+//! Steps of a script that become one.
+//!
+//! A comparison and the branch behind it are one step. And a select and a later update of the same
+//! row are one access.
+//!
+//! Scripts read a row, decide, and update it. Written in Rust the transaction would change the row
+//! where it reads it. So does the code after this pass. It looks the row up once, and the protocol
+//! sees one operation instead of two.
+//!
+//! The update moves to the select. That is right where the steps in between touch no row, or where
+//! they touch other tables only and change nothing that the update needs. Then nobody can tell: the
+//! writes of a transaction take effect together, at its commit.
+
+use super::known::{reads_of, registers_of};
+use super::program::{Access, Code, FOUND, Register, Step};
+
+/// Joins steps, as far as possible.
+pub(super) fn fuse(code: &mut Code) {
+    for at in 0.. {
+        if at >= code.steps.len() {
+            break;
+        }
+        if let Some((update, between)) = partner_of(code, at) {
+            join(code, at, update, between);
+        }
+        if let Some(step) = comparing_branch(code, at) {
+            code.steps[at + 1] = step;
+            remove(code, at);
+        }
+    }
+}
+
+/// Returns the step that compares and branches, in place of the two steps from `at` on.
+fn comparing_branch(code: &Code, at: usize) -> Option<Step> {
+    let [Step::Compute { operator, to: result, a, b }, Step::Unless { condition, to, by_rows }] =
+        *code.steps.get(at..at + 2)?
+    else {
+        return None;
+    };
+    let comes_between = |step: &Step| step.target() == Some(at as u32 + 1);
+    let is_alone = result == condition && readers_of(code, result) == 1 && !code.steps.iter().any(comes_between);
+    is_alone.then_some(Step::UnlessIs { operator, a, b, to, by_rows })
+}
+
+/// Returns how many times the steps read a register.
+fn readers_of(code: &Code, register: Register) -> usize {
+    let of_step = |step: &Step| reads_of(step, &code.accesses);
+    code.steps.iter().flat_map(of_step).filter(|read| *read == register).count()
+}
+
+/// Removes a step.
+fn remove(code: &mut Code, at: usize) {
+    code.steps.remove(at);
+    let behind = code.steps.iter_mut().filter_map(Step::target_mut).filter(|to| **to as usize > at);
+    behind.for_each(|to| *to -= 1);
+}
+
+/// How the steps between a select and its update go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    /// They stay between the reading and the writing of the row.
+    Inside,
+    /// They come after both.
+    After,
+}
+
+/// Returns the update that can join the select at a step.
+fn partner_of(code: &Code, select: usize) -> Option<(usize, Between)> {
+    let own = match code.steps[select] {
+        Step::Read { access } => access,
+        // With `for update`.
+        Step::Modify { access, end } if end as usize == select + 1 => access,
+        _ => return None,
+    };
+    let own = &code.accesses[own as usize];
+    let is_row = own.by_index.is_none() && own.stores.is_empty() && own.aggregates.is_empty();
+    if !is_row || changes_key(code, own, &code.steps[select]) {
+        return None;
+    }
+    for update in select + 1..code.steps.len() {
+        let between = &code.steps[select + 1..update];
+        let step = &code.steps[update];
+        if is_update(code, own, step) {
+            let (first, last) = (select as u32 + 1, update as u32);
+            let all = code.steps.iter().enumerate().filter(|(number, _)| *number != select);
+            if all.into_iter().any(|(number, step)| crosses(step, number as u32, first, last)) {
+                return None;
+            }
+            // The steps of the update itself run also where there is no row.
+            let inner = match *step {
+                Step::Modify { end, .. } => &code.steps[update + 1..end as usize],
+                _ => &[],
+            };
+            let computes = between.iter().chain(inner).all(is_computation);
+            let joined = if computes { Between::Inside } else { Between::After };
+            return (joined == Between::Inside || may_move(code, between, step)).then_some((update, joined));
+        }
+        // Another access to the table may be to the row.
+        let touches = |access: u16| code.accesses[access as usize].table == own.table;
+        let ends = matches!(step, Step::Repeat { .. } | Step::Again { .. } | Step::Each { .. } | Step::Next { .. });
+        if ends || step.access().is_some_and(touches) || changes_key(code, own, step) {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether a step updates the row that was selected, and no more than the groups that were read.
+fn is_update(code: &Code, own: &Access, step: &Step) -> bool {
+    let (Step::Update { access } | Step::Write { access } | Step::Modify { access, .. }) = *step else { return false };
+    let update = &code.accesses[access as usize];
+    let changes = !update.stores.is_empty() || !update.changes.is_empty();
+    changes
+        && update.table == own.table
+        && update.key == own.key
+        && update.groups == own.groups
+        && update.by_index.is_none()
+        && update.indexes.is_empty()
+}
+
+fn changes_key(code: &Code, own: &Access, step: &Step) -> bool {
+    let is_changed = |&(first, words): &(Register, u16)| own.key.iter().any(|key| (first..first + words).contains(key));
+    registers_of(step, &code.accesses).0.iter().any(is_changed)
+}
+
+/// Whether a step only computes, or ends the transaction. A draw does not count: it is put down
+/// before the transaction begins, and all of them in their order.
+fn is_computation(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Compute { .. }
+            | Step::Copy { .. }
+            | Step::SameText { .. }
+            | Step::Unless { .. }
+            | Step::UnlessIs { .. }
+            | Step::Jump { .. }
+            | Step::Cancel
+    )
+}
+
+/// Whether a step goes from the steps `first..=last` to others, or the other way round. To come to
+/// the last one from them is to stay.
+fn crosses(step: &Step, number: u32, first: u32, last: u32) -> bool {
+    let Some(to) = step.target() else { return false };
+    let (from_inside, to_inside) = ((first..last).contains(&number), (first..=last).contains(&to));
+    from_inside != to_inside
+}
+
+/// Whether an update may move up to its select, over steps that touch rows of other tables.
+fn may_move(code: &Code, between: &[Step], update: &Step) -> bool {
+    let Some(access) = update.access().map(|access| &code.accesses[access as usize]) else { return false };
+    let sources = access.registers();
+    let is_kept = |step: &Step| {
+        let (targets, _) = registers_of(step, &code.accesses);
+        !targets.iter().any(|&(first, words)| sources.iter().any(|from| (first..first + words).contains(from)))
+    };
+    let is_simple = |step: &Step| {
+        is_computation(step) && step.target().is_none() && !matches!(step, Step::Cancel)
+            || matches!(step, Step::Read { .. } | Step::Modify { .. } | Step::Update { .. } | Step::Write { .. })
+    };
+    // Where `:found` is asked for, it is that of the statement before.
+    !matches!(update, Step::Modify { .. })
+        && between.iter().all(|step| is_simple(step) && is_kept(step))
+        && readers_of(code, FOUND) == 0
+}
+
+/// Joins the select at step `select` and the update at step `update`.
+fn join(code: &mut Code, select: usize, update: usize, between: Between) {
+    let (Some(own), Some(other)) = (code.steps[select].access(), code.steps[update].access()) else { return };
+    // Removing the update moves an end behind it.
+    let end = match (between, code.steps[update]) {
+        (Between::After, _) => select + 1,
+        // The steps of the update that need columns.
+        (Between::Inside, Step::Modify { end, .. }) => end as usize,
+        (Between::Inside, _) => update,
+    };
+    let Access { stores, changes, loads, .. } = code.accesses[other as usize].clone();
+    let access = &mut code.accesses[own as usize];
+    (access.stores, access.changes, access.reads) = (stores, changes, false);
+    access.loads.extend(loads);
+    code.steps[select] = Step::SelectAndUpdate { access: own, end: end as u32 };
+    remove(code, update);
+    code.replayable = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
+    use contend_engine::{AbortReason, Engine, EngineConfig, Erased, IndexKind, NamedProtocol};
+    use contend_machine::Native;
+    use contend_model::random::{SplitMix64, below};
+    use contend_model::{Inspect, Key};
+    use contend_protocols::optimistic::silo::Silo;
+
+    use super::super::interpret::{Handle, with_table};
+    use super::super::tests::{options, with_script};
+    use super::super::{CompiledFor, FileOptions, FileWorkload, Input, Program};
+    use super::Step;
+    use crate::workload::Workload;
+
+    /// What is left of a run: the rows of each table, and each commit with its counts.
+    type Left = (Vec<(usize, Vec<u64>, Vec<u64>)>, Vec<(bool, u64, u64)>);
+
+    /// Runs transactions one after the other, as the program says. Each of them runs twice, as if
+    /// the first try had aborted.
+    fn left_by(options: &FileOptions, change: impl FnOnce(&mut Program)) -> Left {
+        let protocol = Erased::new(<Silo as NamedProtocol<Native>>::new(Default::default()));
+        let engine: Arc<Engine<_, Native>> = Engine::new(protocol, EngineConfig::default());
+        let mut workload = FileWorkload::create(options, IndexKind::Ordered, &engine);
+        change(&mut workload.program);
+        let mut loader = engine.loader().expect("a slot");
+        workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
+        drop(loader);
+        let mut client = workload.client(0, 1, 3);
+        let mut input = Input::default();
+        let mut worker = engine.worker().expect("a slot");
+        let mut commits = Vec::new();
+        for _ in 0..30 {
+            workload.next(&mut (), &mut client, &mut input);
+            let mut given_up = worker.begin();
+            let _ = workload.execute(&mut given_up, &mut client, &input);
+            drop(given_up);
+            let done = worker.run(|tx| workload.execute(tx, &mut client, &input));
+            if let Err(abort) = &done {
+                assert_eq!(abort.reason, AbortReason::User, "one transaction at a time");
+            } else {
+                workload.committed(&mut client, &input);
+            }
+            commits.push((done.is_ok(), client.named, client.missed));
+        }
+        let mut rows = Vec::new();
+        for (number, handle) in workload.handles.iter().enumerate() {
+            with_table!(*handle, table => {
+                let is_ordered = engine.peek_all(&table, |key, row| {
+                    rows.push((number, key.to_words().to_vec(), row.to_vec()));
+                });
+                assert!(is_ordered);
+            });
+        }
+        (rows, commits)
+    }
+
+    /// Statements that read and write few rows of two tables.
+    const LINES: [&str; 31] = [
+        "select a as x, b as y from t where id = :k \\gset",
+        "select a as x from t where id = :k for update \\gset",
+        "select b as z, id as j from t where id = :k \\gset",
+        "select id as k from t where id = :k \\gset",
+        "select b as y from t where id = :j \\gset",
+        "select a as z from u where x = 1 and y = :j \\gset",
+        "update t set a = :x + 1 where id = :k;",
+        "update t set a = a + :y where id = :k;",
+        "update t set a = a - :x, b = :z where id = :k;",
+        "update t set b = b * 2 + :x where id = :k;",
+        "update t set a = 3, b = b + 1 where id = :k;",
+        "update t set a = 5, b = 6, s = 'new' where id = :k;",
+        "update t set b = 7 where id = :j;",
+        "update t set s = 'some' where id = :k;",
+        "update u set a = a + :x where x = 1 and y = :j;",
+        "insert into u values (1, :j, :x) on conflict do nothing;",
+        "insert into t values (:k, :x, :y, 'in') on conflict do nothing;",
+        "delete from t where id = :j;",
+        "select count(*) as z from t where id between 2 and 9 \\gset",
+        "update t set s = random_text(3) where id = :k;",
+        "update t set a = unique() where id = :k;",
+        "select a as x from u where x = 1 and y = :j \\gset",
+        "\\set x :x + :y",
+        "\\set y :found + 1",
+        "\\set k mod(abs(:k + :x), 12)",
+        "\\set k random(0, 11)",
+        "\\set j :k",
+        "\\set y case when :x > :z then :x - 1 else random(1, 9) end",
+        "\\if :x > :y\nrollback;\n\\endif",
+        "\\if :found = 0\nrollback;\n\\endif",
+        "\\if :x > 3 and :y < 40\nupdate t set b = b + :x where id = :k;\n\\else\n\\set x :x + 2\n\\endif",
+    ];
+
+    /// None of these depends on a row.
+    const PLAIN: [&str; 7] = [
+        "select b from t where id = :k;",
+        "update t set a = a + :x where id = :k;",
+        "update t set a = :x, b = b + 2 where id = :j;",
+        "update t set a = :y, b = 3, s = 'new' where id = :k;",
+        "\\set k random(0, 11)",
+        "\\set x :x + :y",
+        "\\if :x > 10\nupdate t set b = b + :x where id = :j;\n\\else\n\\set j :k\n\\endif",
+    ];
+
+    /// A script of statements that read and write few rows of two tables, with branches, loops and
+    /// ways to end.
+    fn random_script(random: &mut SplitMix64) -> String {
+        let mut draw = |count: usize| below(random.draw(), count as u64) as usize;
+        let mut script =
+            String::from("\\set k random(0, 11)\n\\set j random(0, 11)\n\\set x random(0, 20)\n\\set y 1\n\\set z 4\n");
+        let is_plain = draw(4) == 0;
+        if !is_plain {
+            script.push_str("insert into u values (1, :j, 50 + :x) on conflict do nothing;\n");
+        }
+        let mut open: Vec<&str> = Vec::new();
+        for _ in 0..3 + draw(12) {
+            match draw(16) {
+                0 => {
+                    script.push_str("\\repeat 3\n");
+                    open.push("\\endrepeat\n");
+                }
+                1 => {
+                    script.push_str("\\if :x < :y + 4\n");
+                    open.push("\\endif\n");
+                }
+                2 => script.push_str(open.pop().unwrap_or("")),
+                _ if is_plain => script.extend([PLAIN[draw(PLAIN.len())], "\n"]),
+                // A select, what may come between, and an update of the same row.
+                3..8 => {
+                    script.extend([LINES[draw(4)], "\n"]);
+                    for _ in 0..draw(3) {
+                        script.extend([LINES[draw(LINES.len())], "\n"]);
+                    }
+                    script.extend([LINES[6 + draw(8)], "\n"]);
+                    script.push_str(["", "\\set x :x + :found\n"][draw(2)]);
+                }
+                _ => script.extend([LINES[draw(LINES.len())], "\n"]),
+            }
+        }
+        open.into_iter().rev().for_each(|end| script.push_str(end));
+        script + "update t set b = b + 1 where id = :k;"
+    }
+
+    fn steps_of(options: &FileOptions) -> Vec<Step> {
+        Program::new(options).expect("valid").kinds[0].code.steps.clone()
+    }
+
+    /// However a script is compiled, and whether it is put down before it begins or not, it leaves
+    /// the same rows.
+    #[test]
+    fn scripts_do_the_same_however_they_are_compiled() {
+        let mut random = SplitMix64::new(11);
+        let (mut joined, mut replayed) = (0, 0);
+        for _ in 0..400 {
+            let script = random_script(&mut random);
+            let options = options("one.toml", &with_script(&script));
+            let compiled = |purpose: CompiledFor| Program::compiled_for(purpose, &options).expect("valid");
+            let plain = |program: &mut Program| {
+                *program = compiled(CompiledFor::Readers);
+                program.kinds[0].looks_up_many = false;
+            };
+            let foreseen = |program: &mut Program| {
+                let kind = &mut program.kinds[0];
+                kind.looks_up_many = kind.code.foreseeable;
+            };
+            let expected = left_by(&options, plain);
+            assert_eq!(left_by(&options, |_| ()), expected, "joined:\n{script}");
+            assert_eq!(left_by(&options, foreseen), expected, "foreseen:\n{script}");
+            let is_joined = |step: &Step| matches!(step, Step::SelectAndUpdate { .. });
+            joined += steps_of(&options).iter().filter(|step| is_joined(step)).count();
+            replayed += usize::from(compiled(CompiledFor::Engine).kinds[0].code.replayable);
+        }
+        assert!(joined > 200 && replayed > 50, "{joined} joined, {replayed} replayed");
+    }
+
+    /// A select and an update of the same row are joined, unless something may come between them.
+    #[test]
+    fn selects_and_updates_of_a_row_are_joined() {
+        for (script, joined) in [
+            ("select a from t where id = :k \\gset\nupdate t set a = :a + 1 where id = :k;", true),
+            ("select a from t where id = :k for update \\gset\nupdate t set a = a + 1 where id = :k;", true),
+            (
+                "select a from t where id = :k \\gset\n\\if :a < 3\nrollback;\n\\endif\nupdate t set a = a * 2 where id = :k;",
+                true,
+            ),
+            (
+                "select a from t where id = :k \\gset\nselect y as z from u where x = 1 and y = 2 \\gset\nupdate t set a = :a where id = :k;",
+                true,
+            ),
+            // What the update needs comes from the other row.
+            (
+                "select a from t where id = :k \\gset\nselect a as z from u where x = 1 and y = 2 \\gset\nupdate t set a = :z where id = :k;",
+                false,
+            ),
+            // The key changes.
+            ("select a from t where id = :k \\gset\n\\set k :k + 1\nupdate t set a = 1 where id = :k;", false),
+            ("select id as k, a from t where id = :k \\gset\nupdate t set a = 1 where id = :k;", false),
+            // The row may be the same.
+            (
+                "select a from t where id = :k \\gset\nupdate t set a = 2 where id = 3;\nupdate t set a = a + 1 where id = :k;",
+                false,
+            ),
+            // The update does not always run.
+            ("select a from t where id = :k \\gset\n\\if :a < 3\nupdate t set a = 1 where id = :k;\n\\endif", false),
+            ("\\if :k < 3\nselect a from t where id = :k \\gset\n\\endif\nupdate t set a = 1 where id = :k;", false),
+            // Draws are put down in their order.
+            ("select a from t where id = :k \\gset\n\\set r random(1, 9)\nupdate t set a = :r where id = :k;", false),
+        ] {
+            let steps = steps_of(&options("one.toml", &with_script(&format!("\\set k random(0, 9)\n{script}"))));
+            let is_joined = steps.iter().any(|step| matches!(step, Step::SelectAndUpdate { .. }));
+            assert_eq!(is_joined, joined, "{script}\n{steps:?}");
+        }
+    }
+}
