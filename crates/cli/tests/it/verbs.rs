@@ -634,7 +634,7 @@ fn a_log_is_written_recovered_and_printed() {
     }
     let output = run(&["log", "dump", "log", "--limit", "3"]);
     let dump = text(&output.stdout);
-    assert!(dump.contains("table 0 'usertable': keys of 1 words") && dump.contains("of a checkpoint"), "{dump}");
+    assert!(dump.contains("table 0 'usertable': keys of 1 word") && dump.contains("of a checkpoint"), "{dump}");
     assert_eq!(dump.lines().filter(|line| line.starts_with("  epoch ")).count(), 3, "{dump}");
     // The message names the place of the damage.
     let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());
