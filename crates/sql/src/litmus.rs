@@ -147,7 +147,7 @@ pub struct LitmusResult {
     pub rows: Vec<LitmusRow>,
     /// Whether the run ended before its end: it was stopped, or it failed.
     pub partial: bool,
-    /// Why the run failed after it had a whole level: the level, the test, and the database's words.
+    /// Why the run failed when it had a whole level: the level, the test, and the database's words.
     pub error: Option<String>,
 }
 

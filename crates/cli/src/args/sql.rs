@@ -170,7 +170,11 @@ impl SqlArgs {
         let parse = |text: &String| match Rate::parse(text) {
             Ok(Rate::Constant(rate)) => Ok(rate),
             Ok(_) => Err(UserError::refused(format!("--rate: '{text}' changes; valid here: one rate, as in 2k"))),
-            Err(why) => Err(UserError::refused(format!("--rate: {why}"))),
+            // A schedule of rates, which other verbs take, is not valid here.
+            Err(why) => {
+                let what = why.split("; valid").next().unwrap_or_default();
+                Err(UserError::refused(format!("--rate: {what}; valid here: one rate above 0, to 100M, as in 2k")))
+            }
         };
         self.rate.as_ref().map(parse).transpose()
     }

@@ -199,7 +199,7 @@ fn input_that_is_none_is_refused() {
         ("--set", "counter.none=1", "unknown option 'counter.none'"),
         ("--out", "empty.toml", "can't make the folder empty.toml"),
         ("--history", "folder", "can't write folder: it is a folder"),
-        ("--rate", "1e9", "valid: above 0, to 100M"),
+        ("--rate", "1e9", "'1e9' is no rate per second; valid here: one rate above 0, to 100M, as in 2k\n"),
         ("--url", "sqlite:t.db", "cannot be used multiple times"),
     ] {
         refused(&["counter.toml", "--url", "sqlite:t.db", flag, value], part);
