@@ -553,16 +553,13 @@ impl Workload for Rubis {
         let (found, rows) = self.count(store, &last_dates)?;
         for (number, (&(nb_of_bids, max_bid, quantity, end_date), found)) in items.iter().zip(&found).enumerate() {
             let wrong = if u64::from(nb_of_bids) != found.bids {
-                format!("counts {}, and there are {}", counted(nb_of_bids, "bid"), found.bids)
+                format!("counts {nb_of_bids} bids, and there are {}", found.bids)
             } else if max_bid != found.max_bid {
                 format!("has {max_bid} as its highest bid, and the highest is {}", found.max_bid)
             } else if quantity != all - found.purchases {
-                format!("has {} left of {all}, and bought were {}", counted(quantity, "unit"), found.purchases)
+                format!("has {quantity} units left of {all}, and {} were bought", found.purchases)
             } else if (end_date > 0) != (quantity <= 0) {
-                format!(
-                    "has {} left, and its last unit was sold at date {end_date} (0: never)",
-                    counted(quantity, "unit")
-                )
+                format!("has {quantity} units left, and its last unit was sold at date {end_date} (0: never)")
             } else if end_date > 0 && !found.has_last {
                 format!("sold its last unit at date {end_date}, and nobody bought one then")
             } else {

@@ -169,19 +169,19 @@ fn check_listed<S: Inspect>(tpce: &Tpce, store: &S, left: &Left) -> Result<(), V
     store.peek_all(&tables.trade_by_symbol, |_, _| by_symbol += 1);
     store.peek_all(&tables.trade_history, |_, _| steps += 1);
     store.peek_all(&tables.trade_request, |_, _| requests += 1);
-    must(trades == left.trades, || format!("the trades are {trades}, and the index by accounts has {}", left.trades))?;
+    must(trades == left.trades, || {
+        format!("there are {trades} trades, and the index by accounts has {}", left.trades)
+    })?;
     must(by_symbol == left.trades, || {
-        format!("the index by symbols has {}, and that by accounts has {}", counted(by_symbol, "trade"), left.trades)
+        format!("the index by symbols has {by_symbol} trades, and that by accounts has {}", left.trades)
     })?;
-    must(steps == left.steps, || format!("the steps of trades are {steps}, and the trades have {}", left.steps))?;
-    must(requests == left.pending, || {
-        format!("the requests are {requests}, and the trades that wait are {}", left.pending)
-    })?;
+    must(steps == left.steps, || format!("there are {steps} steps of trades, and the trades have {}", left.steps))?;
+    must(requests == left.pending, || format!("there are {requests} requests, and {} trades wait", left.pending))?;
     must(settlements == left.completed, || {
-        format!("the settlements are {settlements}, and the completed trades are {}", left.completed)
+        format!("there are {settlements} settlements, and {} trades are completed", left.completed)
     })?;
     must(payments == left.payments, || {
-        format!("the payments are {payments}, and the completed trades in cash are {}", left.payments)
+        format!("there are {payments} payments, and {} completed trades are in cash", left.payments)
     })
 }
 
@@ -215,7 +215,7 @@ fn check_positions<S: Inspect>(tpce: &Tpce, store: &S) -> Result<u64, Violation>
         })?;
     }
     must(sums.len() == summaries.len(), || {
-        format!("the summaries are {}, and the positions with holdings are {}", summaries.len(), sums.len())
+        format!("there are {} summaries, and holdings of {} positions", summaries.len(), sums.len())
     })?;
     Ok(sums.len() as u64)
 }
@@ -277,7 +277,7 @@ fn check_accounts<S: Inspect>(tpce: &Tpce, store: &S, left: &Left) -> Result<(),
         must(store.peek(&tables.broker, broker as u64, &mut row).is_some(), || format!("broker {broker} is gone"))?;
         let found = *Broker::from_words(&row);
         must(found.num_trades == trades, || {
-            format!("broker {broker} counts {}, and completed are {trades}", counted(found.num_trades, "trade"))
+            format!("broker {broker} counts {} trades, and {trades} were completed", found.num_trades)
         })?;
         must(found.commission == commission, || {
             format!("broker {broker} has earned {}, and the commissions are {commission}", found.commission)
@@ -292,9 +292,11 @@ fn check_books<S: Inspect>(tpce: &Tpce, store: &S, clients: &[&Client], left: &L
     let loaded: u64 = (1..=options.customers).map(|customer| accounts_of(customer) * options.trades).sum();
     let booked = |kind: usize| loaded + clients.iter().map(|client| client.commits[kind]).sum::<u64>();
     let (trades, completed) = (booked(0), booked(1));
-    must(left.trades == trades, || format!("the trades are {}, but the committed orders leave {trades}", left.trades))?;
+    must(left.trades == trades, || {
+        format!("there are {} trades, but the committed orders leave {trades}", left.trades)
+    })?;
     must(left.completed == completed, || {
-        format!("the completed trades are {}, but the committed results leave {completed}", left.completed)
+        format!("{} trades are completed, but the committed results leave {completed}", left.completed)
     })?;
     for (frame, what) in ["executors", "kinds of settlements", "names of payments"].into_iter().enumerate() {
         let booked = clients.iter().fold(0, |sum, client| sum ^ client.corrected[frame]);

@@ -47,24 +47,21 @@ pub(super) fn check<S: Inspect>(wikipedia: &Wikipedia, store: &S, clients: &[&Cl
         }
     }
     must(!is_one || revisions == count, || {
-        format!(
-            "the pages have {}, and the recent changes are {count}: updates got lost",
-            counted(revisions, "new revision")
-        )
+        format!("the pages have {revisions} new revisions, and there are {count} recent changes: updates got lost")
     })?;
     let touched = check_users(wikipedia, store, &edits)?;
     must(logged == count || !is_one && logged < count, || {
-        format!("the logged changes are {logged}, and the recent changes are {count}")
+        format!("{logged} changes are logged, and there are {count} recent changes")
     })?;
     let watches = check_watches(wikipedia, store, &dates, &touched, &changes)?;
     if !clients.is_empty() {
         let updates: u64 = clients.iter().map(|client| client.updates).sum();
         must(count == updates, || {
-            format!("the recent changes are {count}, but the committed transactions leave {updates}")
+            format!("there are {count} recent changes, but the committed transactions leave {updates}")
         })?;
         let booked: u64 = clients.iter().map(|client| client.logged).sum();
         must(logged == booked, || {
-            format!("the logged changes are {logged}, but the committed transactions leave {booked}")
+            format!("{logged} changes are logged, but the committed transactions leave {booked}")
         })?;
     }
     let commits: u64 = clients.iter().map(|client| client.commits).sum();
