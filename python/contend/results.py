@@ -320,6 +320,12 @@ class Levels(Table):
         """The server's name and version."""
         return str(self.data["sql"]["server"])
 
+    @property
+    def error(self) -> str | None:
+        """Why the run failed when it had figures: the level, and the database's words."""
+        error = self.data["sql"]["error"]
+        return None if error is None else str(error)
+
     @cached_property
     def latency(self) -> Frame:
         """The latency of each type of transactions at each level, in microseconds."""
@@ -328,12 +334,14 @@ class Levels(Table):
 
 
 def _level(of: dict[str, Any]) -> Row:
-    measured, verified = of["measured"], of["verified"]
+    measured = of["measured"]
+    # A level that was measured when the run ended may not have been judged.
+    verified = of["verified"] or {"worst": None, "anomalies": None, "commits": 0, "losses": {"count": None}, "failed_invariants": []}
     worst = verified["worst"]
     return {
         "level": of["level"]["name"],
         "promise": of["level"]["promise"],
-        "ok": verified["kept"] and verified["losses"]["count"] == 0,
+        "ok": verified["kept"] and verified["losses"]["count"] == 0 if of["verified"] else None,
         "throughput_tps": measured["throughput_tps"],
         "abort_rate": measured["abort_rate"],
         "anomaly": worst["class"] if worst else None,
@@ -465,4 +473,4 @@ class History:
         return self._lines.count("\n")
 
     def __repr__(self) -> str:
-        return f"a history of {len(self)} transactions"
+        return f"a history of {len(self)} transaction{'' if len(self) == 1 else 's'}"

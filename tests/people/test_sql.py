@@ -139,6 +139,21 @@ def test_a_server_that_is_killed_ends_the_run_with_one_line(postgres):
     assert postgres.ask(SCHEMAS) == ["0"], "the tables are removed all the same"
 
 
+def test_a_server_that_is_killed_at_a_later_level_takes_away_no_figures(postgres, tmp_path):
+    process = subprocess.Popen([CONTEND, "sql", f"{ROOT}/workloads/bank.toml", "--isolation", "read-committed,serializable", "--out", tmp_path, *SMALL, "--url", postgres.url],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "history-read-committed.jsonl").exists():
+        assert process.poll() is None
+    while process.poll() is None:
+        postgres.ask("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'contend' and query not like 'drop schema%'")
+    text, error = process.communicate(timeout=60)
+    assert process.returncode == 1 and len(error.splitlines()) == 1 and error.startswith("error: "), error
+    assert "read-committed" in text and "PARTIAL: the run failed before its end." in text, text
+    data = json.loads((tmp_path / "results.json").read_text())["sql"]
+    assert data["levels"][0]["level"]["name"] == "read-committed" and data["partial"] and f"error: {data['error']}\n" == error
+    assert "Partial: the run failed" in (tmp_path / "report.html").read_text()
+
+
 def test_an_open_loop_counts_from_the_arrival(mariadb):
     def measured(rate):
         return levels(mariadb, f"{ROOT}/workloads/bank.toml", "--isolation", "read-committed", "--rate", rate, "--clients", "2", "--seconds", "2", "--verify-transactions", "100")["read-committed"]["measured"]

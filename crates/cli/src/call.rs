@@ -71,6 +71,7 @@ enum Found {
     #[cfg(feature = "sql")]
     Levels {
         status: Status,
+        partial: bool,
         page: String,
     },
     Lists,
@@ -152,7 +153,7 @@ impl Answer {
             Found::Explorations { partial, .. } => *partial,
             Found::Sweep(status) => *status == Status::Interrupted,
             #[cfg(feature = "sql")]
-            Found::Levels { status, .. } => *status == Status::Interrupted,
+            Found::Levels { partial, .. } => *partial,
             Found::Judgement { .. } | Found::Lists => false,
         }
     }
@@ -307,8 +308,12 @@ fn answer(command: &Command, stop: &Stop, observer: &dyn Observer) -> Result<Opt
             let compared = cmd::sql::measured(args, stop, observer, &|_, _| ())?;
             Some(Answer {
                 json: serde_json::to_value(&compared).expect("plain data"),
-                text: compared.text(),
-                found: Found::Levels { status: compared.status(), page: compared.page(args) },
+                text: compared.text_with_error(),
+                found: Found::Levels {
+                    status: compared.status(),
+                    partial: compared.is_partial(),
+                    page: compared.page(args),
+                },
             })
         }
         #[cfg(not(feature = "sql"))]

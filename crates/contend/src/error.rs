@@ -37,7 +37,7 @@ pub enum Error {
     #[error(transparent)]
     Option(#[from] OptionError),
     /// All threads that the database was made for have used it, and have not ended.
-    #[error("the database was made for {limit} threads at one time, and has them: set `Config::threads_max` higher")]
+    #[error("`Config::threads_max` is {limit}, and the database has all its threads: set it higher")]
     TooManyThreads {
         /// [`Config::threads_max`](crate::Config::threads_max).
         limit: usize,

@@ -101,7 +101,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let own = self.declared_tables();
         if types.tables.len() > own.len() {
             let (declared, own) = (types.tables.len(), own.len());
-            return Err(format!("{declared} tables are declared; valid: {own}, the tables that there are"));
+            return Err(format!("declared tables: {declared}; valid: {own}, as there are tables"));
         }
         // The check of an access permits the groups that the declared table lacks. So it must lack
         // none that the engine's table has.

@@ -181,11 +181,11 @@ fn cost(entry: &ProtocolResult, measured: &Measured) -> String {
         percent => format!(" Drawing the transactions takes {percent:.0} % of the threads' time."),
     };
     format!(
-        "{} costs: {}{:.1} % of the tries aborted, {latency}{:.0} bytes a record.{drawing}",
+        "{} costs: {}{:.1} % of the tries aborted, {latency}{} a record.{drawing}",
         entry.protocol,
         of_none.unwrap_or_default(),
         measured.abort_rate * 100.0,
-        measured.memory_bytes_per_record
+        counted(measured.memory_bytes_per_record.round(), "byte")
     )
 }
 

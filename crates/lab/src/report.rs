@@ -263,6 +263,17 @@ fn setting(result: &ResultFile, command: &str) -> String {
     )
 }
 
+/// Says that a run ended before its end, and why, if it failed.
+fn partial(is_partial: bool, error: Option<&str>) -> String {
+    let text = match (is_partial, error) {
+        (false, None) => return String::new(),
+        (true, None) => "Partial: the run was stopped before its end.".to_owned(),
+        (true, Some(error)) => format!("Partial: the run failed before its end. {error}"),
+        (false, Some(error)) => format!("The run failed. {error}"),
+    };
+    format!("<p class=\"partial bad\">{}</p>\n", prose(&text))
+}
+
 fn definitions(items: &[(&str, String)]) -> String {
     let items = items.iter().map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), prose(value)));
     format!("<dl>{}</dl>\n", items.collect::<String>())

@@ -36,6 +36,7 @@
 //! tables   = (length:u32 json)*   # the schemas, in the order of their numbers
 //! ```
 
+use contend_model::counted;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -456,7 +457,7 @@ impl Manifest {
             };
             let (was, contents, count) = said.ok_or_else(|| damaged(copy * (length / PARTS), "it has other words"))?;
             if was != length {
-                return Err(damaged(length.min(was), &format!("it has {length} bytes, and had {was}")));
+                return Err(damaged(length.min(was), &format!("it has {}, and had {was}", counted(length, "byte"))));
             }
             if newest.as_ref().is_none_or(|(newest, ..)| *newest < generation) {
                 newest = Some((generation, contents, count));

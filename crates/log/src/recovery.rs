@@ -341,7 +341,7 @@ fn read_file(disk: &dyn Disk, tables: &TableSchemas, segment: &Segment) -> Resul
     // lost some, and that is damage.
     let needed = if segment.tail == Tail::Nothing { segment.bytes } else { segment.capacity.max(segment.bytes) };
     if length < needed {
-        let why = format!("it ends there, and had {needed} bytes");
+        let why = format!("it ends there, and had {}", counted(needed, "byte"));
         return Err(LogError::Damaged { place, offset: length, why });
     }
     let wanted = if segment.tail == Tail::Nothing { segment.bytes } else { length };

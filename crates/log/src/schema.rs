@@ -1,5 +1,6 @@
 //! The schemas of tables, as a log knows them.
 
+use contend_model::counted;
 use std::ops::Range;
 
 use contend_engine::{GROUPS_MAX, Groups, IndexKind, MAX_KEY_WORDS, Span, TableCore, TableShape};
@@ -27,7 +28,8 @@ impl std::fmt::Display for Schema {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Schema { key_words, row_words, groups, ordered, columns, .. } = self;
         let index = if *ordered { "an ordered" } else { "a hash" };
-        write!(f, "keys of {key_words} words, rows of {row_words} ({columns}) in groups {groups:?}, {index} index")
+        let key = counted(*key_words, "word");
+        write!(f, "keys of {key}, rows of {row_words} ({columns}) in groups {groups:?}, {index} index")
     }
 }
 

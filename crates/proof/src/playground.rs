@@ -21,7 +21,7 @@ use contend_derive::Row;
 use contend_engine::{Abort, AbortReason, Engine, EngineConfig, Erased, IndexKind, Transaction, Txn};
 use contend_judge::{Verification, recorded, verify_history};
 use contend_machine::Machine;
-use contend_model::{Load, TableSpec, Tables, TypedTable};
+use contend_model::{Load, TableSpec, Tables, TypedTable, counted};
 use contend_runner::{ProtocolPlan, RunConfig, RunError};
 use contend_sim::Simulated;
 use contend_sim::explorer::{Choice, Explorer, Strategy};
@@ -355,7 +355,9 @@ fn checked(script: &Script) -> Result<usize, RunError> {
     let (keys, steps) = (script.keys.len(), script.steps.len());
     if !(1..=KEYS_MAX).contains(&keys) || steps > STEPS_MAX {
         return refuse(format!(
-            "{keys} keys and {steps} steps; valid: 1 to {KEYS_MAX} keys, at most {STEPS_MAX} steps"
+            "{} and {}; valid: 1 to {KEYS_MAX} keys, at most {STEPS_MAX} steps",
+            counted(keys, "key"),
+            counted(steps, "step")
         ));
     }
     let mut begun = 0;

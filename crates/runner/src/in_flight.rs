@@ -1,6 +1,7 @@
 //! The number of transactions that each thread of a run has in flight.
 
 use contend_engine::{EngineConfig, OptionValue, options};
+use contend_model::counted;
 
 use contend_workloads::Workload;
 
@@ -96,9 +97,10 @@ impl Interleave {
         let most = EngineConfig::WORKERS_MAX / (workers + 1);
         if config.threads > most {
             return Err(RunError::BadInput(format!(
-                "interleave={} makes {workers} workers on each of {} threads; valid: at most {most} threads",
+                "interleave={} makes {workers} workers on each of {}; valid: at most {}",
                 self.show(),
-                config.threads
+                counted(config.threads, "thread"),
+                counted(most, "thread")
             )));
         }
         if config.chip.is_some() && self == Interleave::Auto {

@@ -1,5 +1,7 @@
 //! The format of figures for people: three or four digits, and a unit.
 
+use contend_model::counted;
+
 /// Formats a rate per second, as in "1.23 M". Prefixes end at G; larger ones are not read at a
 /// glance.
 pub fn show_rate(per_second: f64) -> String {
@@ -16,7 +18,7 @@ pub fn show_bytes(bytes: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, size)| bytes >= *size) {
         Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size as f64),
-        None => format!("{bytes} bytes"),
+        None => counted(bytes, "byte"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! A client: a thread that runs one transaction after another on a session of its own.
 
+use std::panic::resume_unwind;
 use std::sync::Mutex;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use contend_model::random::{SplitMix64, mix};
@@ -20,6 +22,8 @@ const TRIES_MAX: u64 = 10_000;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// The pause between attempts to connect again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// Arrivals that are counted one by one when a run has ended.
+const COUNTED_MAX: u64 = 1_000_000;
 /// The longest time that a client thinks before it looks whether the run is over.
 const SLICE: Duration = Duration::from_millis(10);
 /// The largest latency that is told from longer ones, in microseconds: ten minutes.
@@ -72,6 +76,18 @@ impl Arrivals {
         self.due -= (1.0 - self.random.fraction()).ln() * self.gap;
         due
     }
+
+    /// Returns how many more there are until a moment, in seconds after the begin.
+    fn until(&mut self, end: f64) -> u64 {
+        let mut count = 0;
+        while self.due < end && count < COUNTED_MAX {
+            self.take();
+            count += 1;
+        }
+        // Draws of all the others could take longer than the run, and would hardly differ from
+        // their mean.
+        count + ((end - self.due) / self.gap).max(0.0).round() as u64
+    }
 }
 
 /// A try of a transaction.
@@ -114,7 +130,9 @@ impl Run<'_> {
                 })
             };
             let threads: Vec<_> = (0..self.config.clients).map(start).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()?.ok()).collect()
+            // A client that has panicked would be missing in the figures.
+            let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            threads.into_iter().filter_map(|thread| join(thread).ok()).collect()
         });
         match failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             Some(error) => Err(error),
@@ -189,13 +207,12 @@ impl Running<'_> {
             }
             transactions += 1;
             let time = view.think_time(view.kind(&input)).map_or(0.0, |time| time.draw(&mut thinking));
-            self.sleep_until(Instant::now() + Duration::from_secs_f64(time / 1e6), transactions);
+            self.sleep_until(Some(Instant::now() + Duration::from_secs_f64(time / 1e6)), transactions);
         }
         if let (Some(arrivals), Until::Time(length)) = (&mut arrivals, self.until) {
-            while arrivals.take() < length.as_secs_f64() {
-                done.offered += 1;
-                done.not_begun += 1;
-            }
+            let late = arrivals.until(length.as_secs_f64());
+            done.offered += late;
+            done.not_begun += late;
         }
         done.seconds = self.begin.elapsed().as_secs_f64();
         Ok(done)
@@ -212,20 +229,20 @@ impl Running<'_> {
     /// if the run ends before.
     fn start(&self, arrivals: Option<&mut Arrivals>, done: &mut Done) -> Option<Instant> {
         let Some(arrivals) = arrivals else { return Some(Instant::now()) };
-        let due = self.begin + Duration::from_secs_f64(arrivals.due);
+        // One that is due after the end of time is never due.
+        let due = Duration::try_from_secs_f64(arrivals.due).ok().and_then(|due| self.begin.checked_add(due));
         self.sleep_until(due, 0);
-        if self.is_over(0) {
-            return None;
-        }
+        let due = due.filter(|_| !self.is_over(0))?;
         arrivals.take();
         done.offered += 1;
         Some(due)
     }
 
-    /// Sleeps until a moment, or until the run is over.
-    fn sleep_until(&self, moment: Instant, transactions: u64) {
-        while !self.is_over(transactions) && Instant::now() < moment {
-            std::thread::sleep(moment.saturating_duration_since(Instant::now()).min(SLICE));
+    /// Sleeps until a moment, or until the run is over. No moment is one that never comes.
+    fn sleep_until(&self, moment: Option<Instant>, transactions: u64) {
+        while !self.is_over(transactions) && moment.is_none_or(|moment| Instant::now() < moment) {
+            let rest = moment.map_or(SLICE, |moment| moment.saturating_duration_since(Instant::now()));
+            std::thread::sleep(rest.min(SLICE));
         }
     }
 

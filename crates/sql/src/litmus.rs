@@ -145,8 +145,10 @@ pub struct LitmusResult {
     pub levels: Vec<Level>,
     /// The anomalies.
     pub rows: Vec<LitmusRow>,
-    /// Whether the run was stopped before its end.
+    /// Whether the run ended before its end: it was stopped, or it failed.
     pub partial: bool,
+    /// Why the run failed when it had a whole level: the level, the test, and the database's words.
+    pub error: Option<String>,
 }
 
 impl LitmusResult {
@@ -164,30 +166,27 @@ impl LitmusResult {
     }
 }
 
-/// Runs each test at each level.
+/// Runs each test at each level. If the database fails when a level is whole, the result has the
+/// whole levels and the error. The tables are removed in any case.
 ///
 /// # Errors
-/// The database can't be reached, refuses, or fails in the middle. The tables are removed then.
+/// The database can't be reached, refuses, or fails before a level is whole.
 pub fn run(target: &Target, levels: &[String], watcher: &dyn Watcher) -> Result<LitmusResult, SqlError> {
     let made = Made::new(target)?;
-    let outcome = table(target, levels, watcher, &made, Fault::None);
-    match (outcome, made.remove()) {
-        (Ok(_), Err(error)) => Err(SqlError::Failed(error)),
-        (Err(SqlError::Failed(error)), Err(removed)) => Err(SqlError::Failed(format!("{error}; {removed}"))),
-        (outcome, _) => outcome,
-    }
+    let outcome = match made.server.product.chosen(levels) {
+        Ok(chosen) => table(target, chosen, watcher, &made, Fault::None),
+        Err(error) => Err(SqlError::Refused(format!("{}: {error}", made.server.version))),
+    };
+    made.remove(outcome, |result| &mut result.error)
 }
 
 pub(crate) fn table(
     target: &Target,
-    levels: &[String],
+    levels: Vec<Level>,
     watcher: &dyn Watcher,
     made: &Made,
     fault: Fault,
 ) -> Result<LitmusResult, SqlError> {
-    let product = made.server.product;
-    let levels = product.chosen(levels);
-    let levels = levels.map_err(|error| SqlError::Refused(format!("{}: {error}", made.server.version)))?;
     let file = WorkloadFile::read("litmus.toml", FILE).map_err(SqlError::Failed)?;
     let view = file.options().and_then(|options| View::new(&options)).map_err(SqlError::Failed)?;
     let mut result = LitmusResult {
@@ -196,16 +195,21 @@ pub(crate) fn table(
         levels,
         rows: TESTS.iter().map(|test| LitmusRow { name: test.name, outcomes: Vec::new() }).collect(),
         partial: false,
+        error: None,
     };
-    for level in &result.levels {
+    'levels: for level in &result.levels {
         watcher.begin(level.name);
         for (row, test) in result.rows.iter_mut().zip(&TESTS) {
             if watcher.is_stopped() {
                 break;
             }
-            let words = |error: String| SqlError::Failed(format!("{}, {}: {error}", level.name, test.name));
-            let outcome = outcome(made, *level, &view, test, watcher, fault).map_err(words)?;
-            row.outcomes.push(outcome);
+            match outcome(made, *level, &view, test, watcher, fault) {
+                Ok(outcome) => row.outcomes.push(outcome),
+                Err(error) => {
+                    result.error = Some(format!("{}, {}: {error}", level.name, test.name));
+                    break 'levels;
+                }
+            }
         }
     }
     result.partial = result.rows.iter().any(|row| row.outcomes.len() < result.levels.len());
@@ -213,7 +217,10 @@ pub(crate) fn table(
     let whole = result.rows.iter().map(|row| row.outcomes.len()).min().unwrap_or(0);
     result.levels.truncate(whole);
     result.rows.iter_mut().for_each(|row| row.outcomes.truncate(whole));
-    Ok(result)
+    match result.error {
+        Some(error) if whole == 0 => Err(SqlError::Failed(error)),
+        _ => Ok(result),
+    }
 }
 
 /// Runs one test at one level.

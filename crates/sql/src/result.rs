@@ -25,8 +25,10 @@ pub struct SqlResult {
     pub seed: u64,
     /// The levels, in the order in which they ran.
     pub levels: Vec<LevelResult>,
-    /// Whether the run was stopped before its end.
+    /// Whether the run ended before its end: it was stopped, or it failed.
     pub partial: bool,
+    /// Why the run failed after it had figures: the level, and the database's own words.
+    pub error: Option<String>,
 }
 
 /// One isolation level.
@@ -36,8 +38,8 @@ pub struct LevelResult {
     pub level: Level,
     /// The run without additional columns.
     pub measured: Measured,
-    /// The run that was recorded.
-    pub verified: Verified,
+    /// The run that was recorded; none if the whole run ended before this one had been judged.
+    pub verified: Option<Verified>,
 }
 
 /// A run that was measured.
@@ -175,35 +177,49 @@ impl LevelResult {
     /// Whether the level breaks its promise: by an anomaly, by a write that is lost, or, if it
     /// promises serializability, by an invariant.
     pub fn failed(&self) -> bool {
-        let breaks_invariant =
-            !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty();
-        !self.verified.kept
-            || self.verified.losses.count > 0
+        let breaks_invariant = self.failed_invariants().next().is_some();
+        self.verified.as_ref().is_some_and(|verified| !verified.kept || verified.losses.count > 0)
             || self.level.promise == Isolation::Serializable && breaks_invariant
+    }
+
+    /// Returns a sentence about each invariant that did not hold, with the name of the run.
+    pub fn failed_invariants(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let measured = self.measured.failed_invariants.iter().map(|failed| ("measured", failed.as_str()));
+        let recorded = self.verified.iter().flat_map(|verified| &verified.failed_invariants);
+        measured.chain(recorded.map(|failed| ("recorded", failed.as_str())))
     }
 
     /// Says what was found.
     pub fn found(&self) -> String {
-        let commits = counted(self.verified.counts.commits, "transaction");
-        let mut found = match (&self.verified.worst, &self.verified.serial_replay_differs) {
+        let mut found = self.verified.as_ref().map_or("not judged".into(), Verified::found);
+        if self.failed_invariants().next().is_some() {
+            found += "; an invariant is broken";
+        }
+        if let Some(verified) = &self.verified {
+            let (lost, unknown) = (verified.losses.count, verified.counts.unknown);
+            if lost > 0 {
+                found += &format!("; {} {} lost", counted(lost, "acknowledged write"), is_or_are(lost));
+            }
+            if unknown > 0 {
+                found += &format!("; {} without an answer", counted(unknown, "commit"));
+            }
+        }
+        if self.failed() { format!("BROKEN: {found}") } else { found }
+    }
+}
+
+impl Verified {
+    /// Says what the checker found.
+    fn found(&self) -> String {
+        let commits = counted(self.counts.commits, "transaction");
+        match (&self.worst, &self.serial_replay_differs) {
             (Some(worst), _) => {
-                let count = self.verified.anomalies;
+                let count = self.anomalies;
                 format!("{} ({}), {count} in {commits}", worst.class, worst.name)
             }
             (None, Some(differs)) => format!("a serial run differs: {differs}"),
             (None, None) => format!("nothing in {commits}"),
-        };
-        if !self.measured.failed_invariants.is_empty() || !self.verified.failed_invariants.is_empty() {
-            found += "; an invariant is broken";
         }
-        let lost = self.verified.losses.count;
-        if lost > 0 {
-            found += &format!("; {} {} lost", counted(lost, "acknowledged write"), is_or_are(lost));
-        }
-        if self.verified.counts.unknown > 0 {
-            found += &format!("; {} without an answer", counted(self.verified.counts.unknown, "commit"));
-        }
-        if self.failed() { format!("BROKEN: {found}") } else { found }
     }
 }
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use contend_history::{History, Isolation, check_bounded, replay};
-use contend_workloads::file::view::{Checks, RowMemory, Value, View};
+use contend_workloads::file::view::{RowMemory, Value, View};
 
 use crate::client::{Done, Try, Until, histogram};
 use crate::connection::{Failure, Place};
@@ -51,7 +51,7 @@ pub struct SqlConfig {
     pub seed: u64,
 }
 
-/// Why there is no result.
+/// Why there is no result. A run that fails when it has figures returns them, with its error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// The input is bad, or the server refuses the run before it has begun.
@@ -60,6 +60,15 @@ pub enum SqlError {
     /// The run began, and could not go on.
     #[error("{0}")]
     Failed(String),
+}
+
+impl SqlError {
+    fn with(self, more: impl Fn(String) -> String) -> SqlError {
+        match self {
+            SqlError::Refused(message) => SqlError::Refused(more(message)),
+            SqlError::Failed(message) => SqlError::Failed(more(message)),
+        }
+    }
 }
 
 /// What a run tells its caller, and asks it.
@@ -90,11 +99,22 @@ impl Made {
         Ok(Made { place, server, is_there: true })
     }
 
-    /// Removes the place, and says so if that is not possible.
-    pub(crate) fn remove(mut self) -> Result<(), String> {
+    /// Removes the place when a run has ended. If that is not possible, the run's error says so:
+    /// that of its result, if it has one. `error` returns its place.
+    pub(crate) fn remove<R>(
+        mut self,
+        outcome: Result<R, SqlError>,
+        error: fn(&mut R) -> &mut Option<String>,
+    ) -> Result<R, SqlError> {
         self.is_there = false;
-        let name = &self.place.name;
-        self.place.remove().map_err(|error| format!("{name} could not be removed: {error}"))
+        let Err(removed) = self.place.remove() else { return outcome };
+        let removed = format!("{} could not be removed: {removed}", self.place.name);
+        let both = |first: String| format!("{first}; {removed}");
+        outcome.map_err(|first| first.with(both)).map(|mut result| {
+            let place = error(&mut result);
+            *place = Some(place.take().map_or(removed.clone(), both));
+            result
+        })
     }
 }
 
@@ -107,10 +127,12 @@ impl Drop for Made {
     }
 }
 
-/// Runs a workload file at each level. `measured` has the user's size, `verified` a small one.
+/// Runs a workload file at each level. `measured` has the user's size, `verified` a small one. If
+/// the database fails when there are figures, the result has them and the error. The tables are
+/// removed in any case.
 ///
 /// # Errors
-/// The database can't be reached, refuses, or fails in the middle. The tables are removed then.
+/// The database can't be reached, refuses, or fails before there are figures.
 pub fn run(
     config: &SqlConfig,
     workload: &str,
@@ -119,25 +141,26 @@ pub fn run(
     watcher: &dyn Watcher,
 ) -> Result<SqlResult, SqlError> {
     let made = Made::new(&config.target)?;
-    let outcome = levels(config, workload, measured, verified, watcher, &made);
-    match (outcome, made.remove()) {
-        (Ok(_), Err(error)) => Err(SqlError::Failed(error)),
-        (Err(SqlError::Failed(error)), Err(removed)) => Err(SqlError::Failed(format!("{error}; {removed}"))),
-        (outcome, _) => outcome,
-    }
+    let outcome = match made.server.product.chosen(&config.levels) {
+        Ok(chosen) => levels(config, workload, [measured, verified], watcher, &made, &chosen),
+        Err(error) => Err(SqlError::Refused(format!("{}: {error}", made.server.version))),
+    };
+    made.remove(outcome, |result| &mut result.error)
 }
 
-fn levels(
+/// Runs a workload file at these levels.
+///
+/// # Errors
+/// The database fails before there are figures.
+pub(crate) fn levels(
     config: &SqlConfig,
     workload: &str,
-    measured: &View,
-    verified: &View,
+    [measured, verified]: [&View; 2],
     watcher: &dyn Watcher,
     made: &Made,
+    chosen: &[Level],
 ) -> Result<SqlResult, SqlError> {
     let Made { place, server, .. } = made;
-    let chosen = server.product.chosen(&config.levels);
-    let chosen = chosen.map_err(|error| SqlError::Refused(format!("{}: {error}", server.version)))?;
     let mut result = SqlResult {
         workload: workload.into(),
         database: config.target.to_string(),
@@ -147,21 +170,24 @@ fn levels(
         seed: config.seed,
         levels: Vec::new(),
         partial: false,
+        error: None,
     };
     for level in chosen {
-        let run = Run { config, place, server, level, watcher };
-        let of_level = run.measure(measured).and_then(|figures| {
-            let judged = run.verify(verified)?;
-            Ok((figures, judged))
-        });
-        let (figures, judged) = of_level.map_err(|error| SqlError::Failed(format!("{}: {error}", level.name)))?;
-        let (Some(measured), Some(verified)) = (figures, judged) else {
+        let run = Run { config, place, server, level: *level, watcher };
+        let mut of_level = None;
+        let outcome = run.both([measured, verified], &mut of_level);
+        let is_whole = of_level.as_ref().is_some_and(|of: &LevelResult| of.verified.is_some());
+        result.levels.extend(of_level);
+        result.error = outcome.err().map(|error| format!("{}: {error}", level.name));
+        if result.error.is_some() || !is_whole {
             result.partial = true;
             break;
-        };
-        result.levels.push(LevelResult { level, measured, verified });
+        }
     }
-    Ok(result)
+    match result.error {
+        Some(error) if result.levels.is_empty() => Err(SqlError::Failed(error)),
+        _ => Ok(result),
+    }
 }
 
 /// Returns the median time of the smallest statement, in microseconds.
@@ -224,15 +250,17 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// Checks the invariants on the database.
-fn check(place: &Place, server: &Server, view: &View) -> Result<Checks, String> {
+/// Checks the invariants on the database. Returns a sentence about each that does not hold.
+fn check(place: &Place, server: &Server, view: &View) -> Result<Vec<String>, String> {
     let mut session = place.open_any(server.product)?;
     let checks = view.check(|asked| {
         let (text, values) = whole_table(server.product, &view.relations()[asked.relation], asked);
         let (rows, _) = session.execute(&text, &values)?;
         Ok(rows.iter().map(|row| row.iter().map(Value::number).collect()).collect())
     });
-    checks.map_err(Failure::words)
+    checks
+        .map(|checks| checks.failed)
+        .map_err(|failure: Failure| format!("the check of the invariants: {}", failure.words()))
 }
 
 /// Returns the last version of each row.
@@ -259,7 +287,22 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the workload as it is. Returns no figures if it was stopped.
+    /// Measures and verifies. What was found until an error or a stop is in `found`.
+    ///
+    /// # Errors
+    /// The database has failed, in its own words.
+    fn both(&self, [measured, verified]: [&View; 2], found: &mut Option<LevelResult>) -> Result<(), String> {
+        let Some(figures) = self.measure(measured)? else { return Ok(()) };
+        let found = found.insert(LevelResult { level: self.level, measured: figures, verified: None });
+        found.measured.failed_invariants = check(self.place, self.server, measured)?;
+        let Some(judged) = self.verify(verified)? else { return Ok(()) };
+        let judged = found.verified.insert(judged);
+        judged.failed_invariants = check(self.place, self.server, verified)?;
+        Ok(())
+    }
+
+    /// Runs the workload as it is. Returns no figures if it was stopped. The invariants are not
+    /// checked yet.
     fn measure(&self, view: &View) -> Result<Option<Measured>, String> {
         let SqlConfig { seconds, .. } = *self.config;
         self.watcher.begin(&format!("{}: load", self.level.name));
@@ -300,12 +343,13 @@ impl Run<'_> {
             throughput_tps: counts.commits as f64 / seconds,
             abort_rate: counts.abort_rate(),
             kinds: kinds.collect(),
-            failed_invariants: check(self.place, self.server, view)?.failed,
+            failed_invariants: Vec::new(),
             counts,
         }))
     }
 
     /// Runs the workload with recording, and judges the history. Returns nothing if it was stopped.
+    /// The invariants are not checked yet.
     fn verify(&self, view: &View) -> Result<Option<Verified>, String> {
         if self.watcher.is_stopped() {
             return Ok(None);
@@ -350,7 +394,7 @@ impl Run<'_> {
         let history = history(view.relations(), &committed).map_err(|error| error.to_string())?;
         let verified = Verified { losses, ..judge(&history, self.level.promise, counts)? };
         self.watcher.history(self.level.name, &history);
-        Ok(Some(Verified { failed_invariants: check(self.place, self.server, view)?.failed, ..verified }))
+        Ok(Some(verified))
     }
 }
 

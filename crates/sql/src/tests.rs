@@ -13,24 +13,29 @@ use crate::execute::{Tried, attempt};
 use crate::litmus;
 use crate::record::{Fault, Recorded, Recorder, RecordingTexts, history};
 use crate::result::Counts;
-use crate::run::{Made, SqlConfig, SqlError, Watcher, prepare, run};
-use crate::system::Product;
+use crate::run::{Made, SqlConfig, SqlError, Watcher, levels, prepare, run};
+use crate::system::{Level, Product};
 use crate::target::Target;
 use crate::text::Purpose;
 
-/// Keeps histories, and stops on demand.
+/// Keeps histories. When a piece of work begins, it may do something or ask for a stop.
 #[derive(Default)]
-struct Kept {
+struct Kept<'a> {
     histories: Mutex<Vec<(String, usize)>>,
-    is_stopped: bool,
+    is_stopped: Mutex<bool>,
+    stops_at: &'static str,
+    does: Option<&'a (dyn Fn(&str) + Sync)>,
 }
 
-impl Watcher for Kept {
+impl Watcher for Kept<'_> {
     fn is_stopped(&self) -> bool {
-        self.is_stopped
+        *self.is_stopped.lock().expect("no panic")
     }
 
-    fn begin(&self, _: &str) {}
+    fn begin(&self, what: &str) {
+        *self.is_stopped.lock().expect("no panic") |= what == self.stops_at;
+        self.does.iter().for_each(|does| does(what));
+    }
 
     fn history(&self, level: &str, history: &History) {
         self.histories.lock().expect("no panic").push((level.into(), history.transactions().len()));
@@ -81,16 +86,14 @@ fn files_run_on_sqlite_and_leave_nothing() {
         let kept = Kept::default();
         let result = run(&config(&path), "test.toml", &view, &view, &kept).expect("it runs");
         let [level] = &result.levels[..] else { panic!("one level: {result:?}") };
-        assert!(!level.failed() && level.verified.worst.is_none(), "{level:?}");
-        assert!(
-            level.measured.failed_invariants.is_empty() && level.verified.failed_invariants.is_empty(),
-            "{level:?}"
-        );
+        let verified = level.verified.as_ref().expect("it was judged");
+        assert!(!level.failed() && verified.worst.is_none() && !result.partial && result.error.is_none(), "{level:?}");
+        assert!(level.failed_invariants().next().is_none(), "{level:?}");
         assert!(level.measured.counts.commits > 0 && level.measured.throughput_tps > 0.0);
-        let counts = &level.verified.counts;
+        let counts = &verified.counts;
         assert_eq!(counts.commits + counts.cancelled, 300);
         assert_eq!(*kept.histories.lock().expect("no panic"), [("serializable".to_owned(), counts.commits as usize)]);
-        assert!(level.verified.operations as u64 >= counts.commits);
+        assert!(verified.operations as u64 >= counts.commits);
     }
     assert_eq!(files(folder.path()), ["mine.db"], "what was there stays, and nothing else");
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "not touched");
@@ -100,7 +103,7 @@ fn litmus_of_sqlite(fault: Fault) -> litmus::LitmusResult {
     let folder = tempfile::tempdir().expect("a folder");
     let target = config(&folder.path().join("x")).target;
     let made = Made::new(&target).expect("a file");
-    litmus::table(&target, &["all".into()], &Kept::default(), &made, fault).expect("it runs")
+    litmus::table(&target, Product::Sqlite.levels(), &Kept::default(), &made, fault).expect("it runs")
 }
 
 #[test]
@@ -211,10 +214,156 @@ fn bad_input_is_one_sentence() {
         );
     }
     assert!(files(folder.path()).is_empty());
-    let stopped = Kept { is_stopped: true, ..Kept::default() };
+    let stopped = Kept { is_stopped: Mutex::new(true), ..Kept::default() };
     let result = run(&config(&folder.path().join("x")), "test.toml", &bank, &bank, &stopped).expect("a result");
     assert!(result.partial && result.levels.is_empty());
     assert!(files(folder.path()).is_empty());
+}
+
+/// Arrivals that are due after the end of time, and more than can be counted one by one.
+#[test]
+fn rates_may_be_tiny_or_huge() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bank = view(include_str!("../../../workloads/bank.toml"), &[("bank.accounts", "20")]);
+    for (rate, expected) in [(1e-300, 0.0), (1e-30, 0.0), (1e-310, 0.0), (1e8, 5e6)] {
+        let config = SqlConfig { rate: Some(rate), verify_transactions: 3, ..config(&folder.path().join("x")) };
+        let result = run(&config, "test.toml", &bank, &bank, &Kept::default()).expect("it runs");
+        let open = result.levels[0].measured.open_loop.as_ref().expect("an open loop");
+        assert!((open.offered as f64 - expected).abs() <= 0.01 * expected, "{rate}: {open:?}");
+        assert_eq!((result.levels[0].measured.counts.commits == 0, open.saturated), (rate < 1.0, rate > 1.0), "{rate}");
+    }
+}
+
+/// A number that SQLite makes a real one.
+const TOO_LONG: &str = r"
+name = 'long'
+schema = 'create table t (id bigint primary key, a bigint)'
+[rows]
+t = 1
+[fill]
+'t.a' = '4000000000'
+[[transaction]]
+name = 'multiply'
+script = '''
+update t set a = a * 4000000000 where id = 0;
+select a from t where id = 0 \gset
+'''
+";
+
+/// A path of SQLite is never one of its URIs, and a number is never cut off.
+#[test]
+fn a_path_is_a_path_and_a_number_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bank = view(include_str!("../../../workloads/bank.toml"), &[("bank.accounts", "20")]);
+    let place = std::path::absolute(folder.path()).expect("a path");
+    for name in ["a?b#c%20", "x?mode=memory", "é \" '; --"] {
+        run(&config(&place.join(name)), "test.toml", &bank, &bank, &Kept::default()).expect(name);
+        assert_eq!(files(folder.path()), Vec::<String>::new(), "{name}");
+    }
+    // Its folder would have to be called `file:`.
+    let uri = SqlConfig {
+        target: Target::read(&format!("sqlite:file:{}/x", place.display())).expect("valid"),
+        ..config(&place)
+    };
+    let error = run(&uri, "test.toml", &bank, &bank, &Kept::default()).expect_err("no such folder");
+    assert!(error.to_string().contains("unable to open database file"), "{error}");
+    assert_eq!(files(folder.path()), Vec::<String>::new());
+    let view = view(TOO_LONG, &[]);
+    let error =
+        run(&config(&place.join("x")), "test.toml", &view, &view, &Kept::default()).expect_err("it is too long");
+    let error = error.to_string();
+    assert!(error.contains("a number has more than 64 bits"), "{error}");
+}
+
+/// Two levels, although SQLite has one: for it they differ by their names.
+fn two_levels() -> [Level; 2] {
+    let [first] = Product::Sqlite.levels()[..] else { panic!("SQLite has one level") };
+    [first, Level { name: "second", ..first }]
+}
+
+/// Puts a folder where the file of SQLite was, which can neither be opened nor removed as a file.
+fn replace_by_folder(file: &str) {
+    for end in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{file}{end}"));
+    }
+    std::fs::create_dir(file).expect("a folder");
+}
+
+#[test]
+fn a_failure_or_a_stop_takes_away_nothing_that_was_found_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bank = view(include_str!("../../../workloads/bank.toml"), &[("bank.accounts", "20")]);
+    // Where it ends; the levels that are measured by then, and those that are judged.
+    let cases = [
+        ("serializable: load", 0, 0),
+        ("serializable: measure", 0, 0),
+        ("serializable: verify", 1, 0),
+        ("second: load", 1, 1),
+        ("second: measure", 1, 1),
+        ("second: verify", 2, 1),
+    ];
+    for (number, (end, measured, judged)) in cases.into_iter().enumerate() {
+        for fails in [true, false] {
+            let config = config(&folder.path().join(format!("{number}{fails}")));
+            let made = Made::new(&config.target).expect("a file");
+            let file = made.place.file();
+            let breaks = |what: &str| {
+                if what == end {
+                    replace_by_folder(&file);
+                }
+            };
+            let kept = match fails {
+                true => Kept { does: Some(&breaks), ..Kept::default() },
+                false => Kept { stops_at: end, ..Kept::default() },
+            };
+            let outcome = levels(&config, "test.toml", [&bank, &bank], &kept, &made, &two_levels());
+            let outcome = made.remove(outcome, |result| &mut result.error);
+            let level = end.split(':').next().expect("a level");
+            let is_told = |error: &str| {
+                error.starts_with(&format!("{level}: "))
+                    && error.contains("unable to open database file")
+                    && error.contains("could not be removed: can't remove")
+            };
+            match outcome {
+                Err(SqlError::Failed(error)) => assert!(fails && measured == 0 && is_told(&error), "{end}: {error}"),
+                Err(other) => panic!("{end}: {other:?}"),
+                Ok(result) => {
+                    assert_eq!(result.error.as_deref().is_some_and(is_told), fails, "{end}: {:?}", result.error);
+                    assert!(result.partial && !result.failed(), "{end}");
+                    assert_eq!(result.levels.len(), measured, "{end}");
+                    assert!(result.levels.iter().all(|of| of.measured.counts.commits > 0), "{end}");
+                    let count = result.levels.iter().filter(|of| of.verified.is_some()).count();
+                    assert_eq!((count, kept.histories.lock().expect("no panic").len()), (judged, judged), "{end}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failure_takes_away_no_level_of_the_table_of_anomalies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (end, whole) in [("serializable", 0), ("second", 1)] {
+        let target = config(&folder.path().join(end)).target;
+        let made = Made::new(&target).expect("a file");
+        let file = made.place.file();
+        let breaks = |what: &str| {
+            if what == end {
+                replace_by_folder(&file);
+            }
+        };
+        let kept = Kept { does: Some(&breaks), ..Kept::default() };
+        let outcome = litmus::table(&target, two_levels().to_vec(), &kept, &made, Fault::None);
+        let begin = format!("{end}, G0 dirty write: ");
+        match outcome {
+            Err(error) => assert!(whole == 0 && error.to_string().starts_with(&begin), "{error}"),
+            Ok(result) => {
+                assert!(result.partial && result.error.is_some_and(|error| error.starts_with(&begin)));
+                assert_eq!((result.levels.len(), whole), (1, 1));
+                assert!(result.rows.iter().all(|row| row.outcomes.len() == 1));
+            }
+        }
+    }
 }
 
 /// Each operator on columns, and texts: the formulas of SQL have the values of the engine.
@@ -284,7 +433,7 @@ fn formulas_have_the_values_of_the_engine() {
         let view = view(&text, &[]);
         let once = SqlConfig { clients: 1, verify_transactions: 1, ..config(&folder.path().join("x")) };
         let result = run(&once, "test.toml", &view, &view, &Kept::default()).expect("it runs");
-        let failed = &result.levels[0].verified.failed_invariants;
+        let failed: Vec<_> = result.levels[0].failed_invariants().collect();
         assert!(failed.is_empty(), "{expression}: {failed:?}");
     }
 }
@@ -327,7 +476,7 @@ fn groups_are_checked_and_bytes_are_kept() {
         let text = GROUPS_AND_BYTES.replace("FIRST", first).replace("LEAST", least);
         let view = view(&text, &[]);
         let result = run(&once, "test.toml", &view, &view, &Kept::default()).expect("it runs");
-        let found = &result.levels[0].verified.failed_invariants;
+        let found = &result.levels[0].verified.as_ref().expect("it was judged").failed_invariants;
         assert_eq!(found.len(), usize::from(failed.is_some()), "{found:?}");
         assert!(found.iter().all(|found| failed.is_some_and(|failed| found.contains(failed))), "{found:?}");
     }

@@ -532,7 +532,11 @@ impl Workload for Litmus {
         let mut row = Vec::new();
         store.peek(&self.items, 0, &mut row).ok_or_else(|| Violation("the counter is gone".into()))?;
         if row[0] != commits && !clients.is_empty() {
-            return Err(Violation(format!("the counter is {}, and {commits} additions have committed", row[0])));
+            return Err(Violation(format!(
+                "the counter is {}, after {}",
+                row[0],
+                counted(commits, "committed addition")
+            )));
         }
         Ok(Checked(format!("the counter is {commits}, as many as have committed")))
     }

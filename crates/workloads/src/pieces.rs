@@ -13,7 +13,8 @@ use std::ops::ControlFlow;
 use contend_model::options::Fraction;
 use contend_model::pieces::{Mode, Piece, Types};
 use contend_model::{
-    Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Table, TableSpec, Tables, Txn, options,
+    Abort, Core, Declare, Groups, IndexKind, Inspect, Load, OutOfMemory, Table, TableSpec, Tables, Txn, counted,
+    options,
 };
 
 use crate::loading::load_in_steps;
@@ -263,7 +264,8 @@ impl Workload for Pieces {
             let name = store.table_name(table);
             if !clients.is_empty() && *changes != expected {
                 return Err(Violation(format!(
-                    "the rows of {name} count {changes} changes, but the committed transactions made {expected}"
+                    "the rows of {name} count {}, but the committed transactions made {expected}",
+                    counted(*changes, "change")
                 )));
             }
             if (*changes, *tags) != sums[0] {
@@ -274,6 +276,10 @@ impl Workload for Pieces {
             }
         }
         let changes = sums.first().map_or(0, |(changes, _)| *changes);
-        Ok(Checked(format!("all {} tables count the same {changes} changes, by the same writers", sums.len())))
+        Ok(Checked(format!(
+            "{} of {} count the same changes, {changes}, by the same writers",
+            sums.len(),
+            counted(sums.len(), "table")
+        )))
     }
 }

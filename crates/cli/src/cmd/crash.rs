@@ -1,5 +1,6 @@
 //! `contend crash-test`.
 
+use contend_model::counted;
 use contend_proof::crash::{CrashPlan, Crashed};
 use contend_runner::names::option_name;
 use contend_runner::{Observer, RunConfig};
@@ -116,7 +117,7 @@ pub(super) fn tested(crashed: &Crashed) -> Tested {
         }
         (None, 0) => Tested::Good("nothing is lost".into()),
         (None, 1) => Tested::Good("nothing is lost; 1 test was cut off".into()),
-        (None, cut) => Tested::Good(format!("nothing is lost; {cut} tests were cut off")),
+        (None, cut) => Tested::Good(format!("nothing is lost; {} cut off", counted(cut, "test"))),
     }
 }
 

@@ -152,10 +152,10 @@ fn interleaving(explored: &Explored, found: &Found, command: &str, all_steps: bo
     }
     if steps.len() < all.len() {
         text += &format!(
-            "{} of {} steps: those at rows that several cores use and one changes, and those at switches between cores; \
+            "{} of {}: those at rows that several cores use and one changes, and those at switches between cores; \
              --all-steps shows all\n",
             steps.len(),
-            all.len()
+            counted(all.len(), "step")
         );
     }
     format!("{text}{table}\nthe same again: {command}\n\n")

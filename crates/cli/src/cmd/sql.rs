@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use contend_history::History;
 use contend_lab::{ResultFile, compare, report};
-use contend_model::counted;
+use contend_model::{Options, counted};
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::units::{show_latency, show_percent, show_rate};
 use contend_runner::{Observer, Stop};
@@ -35,6 +35,9 @@ pub(crate) struct Compared {
     /// Whether the run was stopped before its end.
     #[serde(skip)]
     is_stopped: bool,
+    /// Why the run failed when it had figures.
+    #[serde(skip)]
+    failure: Option<UserError>,
 }
 
 impl Compared {
@@ -42,9 +45,15 @@ impl Compared {
     pub(crate) fn status(&self) -> Status {
         match () {
             () if self.sql.failed() || self.beside.as_ref().is_some_and(ResultFile::failed) => Status::CheckFailed,
+            () if self.failure.is_some() => Status::CheckFailed,
             () if self.sql.partial || self.is_stopped => Status::Interrupted,
             () => Status::Good,
         }
+    }
+
+    /// Whether something was not run.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.sql.partial || self.is_stopped || self.failure.is_some()
     }
 
     /// Returns the page of the result.
@@ -53,18 +62,26 @@ impl Compared {
     }
 
     /// Returns the tables of the result.
-    pub(crate) fn text(&self) -> String {
+    fn text(&self) -> String {
         text(&self.sql, self.beside.as_ref())
+    }
+
+    /// Returns the tables of the result, and the error that ended the run.
+    pub(crate) fn text_with_error(&self) -> String {
+        let mut text = self.text();
+        self.sql.error.iter().for_each(|error| text += &format!("error: {error}\n"));
+        text
     }
 }
 
 /// Keeps the history of a level. A failure does not end the run.
 type Keep<'a> = &'a (dyn Fn(&str, &History) + Sync);
 
-/// Runs a workload file at each level, and beside it on the engine. `keep` gets each history.
+/// Runs a workload file at each level, and beside it on the engine. `keep` gets each history. A
+/// failure after the first figures is part of the outcome.
 ///
 /// # Errors
-/// The arguments are refused, or the database fails.
+/// The arguments are refused, or the database fails before there are figures.
 pub(crate) fn measured(
     args: &SqlArgs,
     stop: &Stop,
@@ -72,20 +89,51 @@ pub(crate) fn measured(
     keep: Keep<'_>,
 ) -> Result<Compared, UserError> {
     let config = args.config()?;
+    args.check_beside()?;
     check_there_is_a_file(&args.file, &format!("the path of a workload file, or {LITMUS}"))?;
     let plan = args.workload()?.resolve()?;
-    let [measured, verified] = plan.workload.visit(Views)?;
+    let [measured, verified] = plan.workload.visit(Views(args))?;
     // A protocol that is not there is refused before the database is touched.
     args.beside(0.0)?.map(|config| config.resolve()).transpose()?;
     let watching = Watching { stop, observer, keep };
     let outcome = run_levels(&config, &args.file, &measured, &verified, &watching);
     observer.end();
-    let sql = outcome.map_err(error_of)?;
-    let beside = match args.beside(sql.round_trip_us)? {
-        Some(config) if !stop.is_requested() => unless_stopped(compare(&config.resolve()?, stop, observer), stop)?,
-        _ => None,
-    };
-    Ok(Compared { sql, beside, is_stopped: stop.is_requested() })
+    let mut sql = outcome.map_err(error_of)?;
+    let mut failure = sql.error.clone().map(UserError::failed);
+    let mut beside = None;
+    if failure.is_none() && !stop.is_requested() {
+        match run_beside(args, sql.round_trip_us, stop, observer) {
+            Ok(result) => beside = result,
+            Err(UserError { message, status }) => {
+                let message = format!("--beside: {message}");
+                sql.error = Some(message.clone());
+                failure = Some(UserError { message, status });
+            }
+        }
+    }
+    Ok(Compared { sql, beside, is_stopped: stop.is_requested(), failure })
+}
+
+/// Runs the file on the engine, if that is asked for.
+fn run_beside(
+    args: &SqlArgs,
+    round_trip_us: f64,
+    stop: &Stop,
+    observer: &dyn Observer,
+) -> Result<Option<ResultFile>, UserError> {
+    let Some(config) = args.beside(round_trip_us)? else { return Ok(None) };
+    unless_stopped(compare(&config.resolve()?, stop, observer), stop)
+}
+
+/// Returns how a command ends that has written its results as far as it could: with the error of
+/// the run, followed by that of a file.
+fn ended(failure: Option<UserError>, of_file: Option<UserError>, status: Status) -> Result<Status, UserError> {
+    match (failure, of_file) {
+        (Some(first), Some(second)) => {
+            Err(UserError { message: format!("{}; {}", first.message, second.message), status: first.status })
+        }
+        (first, second) => first.or(second).map_or(Ok(status), Err),
+    }
 }
 
 pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
@@ -94,6 +142,14 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     }
     let json = Place::new(args.json.as_deref())?;
     let history = Place::new(args.history.as_deref())?;
+    if let (Some(one), false) = (&args.json, json.is_stdout())
+        && args.history.as_ref() == Some(one)
+    {
+        let one = one.display();
+        return Err(UserError::refused(format!(
+            "--json and --history would both go to {one}; valid: another file for one of them"
+        )));
+    }
     if json.is_stdout() && history.is_stdout() {
         return Err(UserError::refused(
             "--json - and --history - would both go to stdout; valid: a file for one of them",
@@ -113,7 +169,7 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
         let mut lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
         *lost = lost.take().or(error);
     };
-    let compared = measured(args, &stop, &bars, &keep)?;
+    let mut compared = measured(args, &stop, &bars, &keep)?;
     let as_json = serde_json::to_string_pretty(&compared).expect("plain data") + "\n";
     let mut text = compared.text();
     text += &out.as_ref().map(Out::line).unwrap_or_default();
@@ -123,7 +179,8 @@ pub(crate) fn run(args: &SqlArgs) -> Result<Status, UserError> {
     if let Some(out) = &out {
         failure = failure.or(out.write(&compared.page(args), &as_json).err());
     }
-    failure.map_or_else(|| Ok(compared.status()), Err)
+    let status = compared.status();
+    ended(compared.failure.take(), failure, status)
 }
 
 /// The folder of --out, with its page and its data.
@@ -162,18 +219,13 @@ impl Out {
 
 /// Runs the table of anomalies.
 fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
-    let config = args.config()?;
-    if let Some(flag) = args.flag_of_files() {
-        return Err(UserError::refused(format!(
-            "{flag} belongs to a workload file; valid with {LITMUS}: --isolation, --json, --out"
-        )));
-    }
+    let (target, levels) = args.litmus()?;
     let json = Place::new(args.json.as_deref())?;
     let out = Out::new(args)?;
     let stop = stop_on_interrupt()?;
     let bars = Bars::default();
     let watching = Watching { stop: &stop, observer: &bars, keep: &|_, _| () };
-    let outcome = litmus::run(&config.target, &config.levels, &watching);
+    let outcome = litmus::run(&target, &levels, &watching);
     bars.end();
     let result = outcome.map_err(error_of)?;
     let levels = result.levels.iter().map(|level| level.name);
@@ -184,6 +236,7 @@ fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
     }
     let broken: String = result.broken().iter().map(|line| format!("BROKEN: {line}\n")).collect();
     let mut text = format!("anomalies on {} ({})\n{table}\n{broken}", result.server, result.database);
+    text += partial(result.partial, result.error.as_ref());
     text += &out.as_ref().map(Out::line).unwrap_or_default();
     let all = std::slice::from_ref(&result);
     let mut failure = json.deliver(&text, all).err();
@@ -192,14 +245,21 @@ fn run_litmus(args: &SqlArgs) -> Result<Status, UserError> {
         let page = report::sql_litmus_html(&result, &args.litmus_command(&result));
         failure = failure.or(out.write(&page, &as_json).err());
     }
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    Ok(match () {
+    let status = match () {
         () if !result.broken().is_empty() => Status::CheckFailed,
         () if result.partial => Status::Interrupted,
         () => Status::Good,
-    })
+    };
+    ended(result.error.map(UserError::failed), failure, status)
+}
+
+/// Says that a result is not whole.
+fn partial(is_partial: bool, error: Option<&String>) -> &'static str {
+    match (is_partial, error) {
+        (false, _) => "",
+        (true, None) => "PARTIAL: the run was stopped before its end.\n",
+        (true, Some(_)) => "PARTIAL: the run failed before its end.\n",
+    }
 }
 
 fn error_of(error: SqlError) -> UserError {
@@ -210,9 +270,9 @@ fn error_of(error: SqlError) -> UserError {
 }
 
 /// Reads a workload file as statements: of the user's size, and of the size for proofs.
-struct Views;
+struct Views<'a>(&'a SqlArgs);
 
-impl PlannedWorkloadVisitor for Views {
+impl PlannedWorkloadVisitor for Views<'_> {
     type Output = Result<[View; 2], UserError>;
 
     fn visit<W: Workload>(self, info: WorkloadInfo, options: &W::Options) -> Self::Output {
@@ -222,6 +282,8 @@ impl PlannedWorkloadVisitor for Views {
                 info.name
             )));
         };
+        let parameters: Vec<&str> = options.values().iter().map(|(name, _)| *name).collect();
+        self.0.check_settings(&parameters)?;
         let verified = FileWorkload::for_verification(options);
         let views = View::new(options).and_then(|measured| Ok([measured, View::new(&verified)?]));
         views.map_err(UserError::refused)
@@ -286,19 +348,17 @@ fn text(result: &SqlResult, beside: Option<&ResultFile>) -> String {
         if let Some(open) = &of.measured.open_loop {
             text += &format!("{}: {}\n", of.level.name, report::sql_arrivals(open));
         }
-        if let Some(worst) = of.verified.worst.as_ref().filter(|_| !of.verified.kept) {
-            text += &format!("{}: {worst}\n", of.level.name);
+        if let Some(verified) = &of.verified {
+            if let Some(worst) = verified.worst.as_ref().filter(|_| !verified.kept) {
+                text += &format!("{}: {worst}\n", of.level.name);
+            }
+            verified.losses.examples.iter().for_each(|sentence| text += &format!("{}: {sentence}\n", of.level.name));
         }
-        of.verified.losses.examples.iter().for_each(|sentence| text += &format!("{}: {sentence}\n", of.level.name));
-        for (run, failed) in
-            [("measured", &of.measured.failed_invariants), ("recorded", &of.verified.failed_invariants)]
-        {
-            failed.iter().for_each(|sentence| text += &format!("{}, {run} run: {sentence}\n", of.level.name));
+        for (run, sentence) in of.failed_invariants() {
+            text += &format!("{}, {run} run: {sentence}\n", of.level.name);
         }
     }
-    if result.partial {
-        text += "PARTIAL: the run was stopped before its end.\n";
-    }
+    text += partial(result.partial, result.error.as_ref());
     let Some(beside) = beside else { return text };
     text += "what protocols do with the same transactions, clients and round trips, in memory, no SQL, no disk:\n";
     let mut table = show::table(["protocol", "/s", "aborts", "p99", "verified"]).numbers([1, 3]);

@@ -1,13 +1,27 @@
 //! Functions that the tests of the binary share.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 /// Runs the binary in this folder, and returns its output.
 pub(crate) fn contend(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+/// Runs the binary in this folder with a reader of its stdout that has gone, and returns its end
+/// and what it printed on stderr.
+pub(crate) fn contend_without_reader(folder: &Path, arguments: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_contend"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    child.wait_with_output().expect("it ends")
 }
 
 /// Returns printed bytes as text.

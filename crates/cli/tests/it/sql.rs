@@ -64,8 +64,99 @@ fn litmus_writes_its_table_as_a_page() {
     assert!(text(&again.stderr).contains("out/report.html is there already; --force overwrites it"));
     assert!(again.stdout.is_empty());
     assert_eq!(run(&["--out", "out", "--force"]).status.code(), Some(0));
-    let refused = run(&["--set", "bank.accounts=3"]);
-    assert!(text(&refused.stderr).contains("valid with litmus: --isolation, --json, --out"));
+}
+
+/// What has no effect is refused, by its name.
+#[test]
+fn a_flag_without_an_effect_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let refused = |arguments: &[&str], message: &str| {
+        let output = contend(folder.path(), &[&["sql"], arguments].concat());
+        assert_eq!(text(&output.stderr), format!("error: {message}\n"), "{arguments:?}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}");
+    };
+    let litmus = ["litmus", "--url", "sqlite:t.db"];
+    let valid = "to a workload file; valid with litmus: --url, --isolation, --json, --out, --force";
+    for (flag, value) in [
+        ("--clients", "8"),
+        ("--seconds", "5"),
+        ("--rate", "2k"),
+        ("--verify-transactions", "5000"),
+        ("--reconnect", "1s"),
+        ("--beside", "silo"),
+        ("--set", "bank.accounts=3"),
+        ("--seed", "42"),
+        ("--history", "h.jsonl"),
+    ] {
+        refused(&[&litmus[..], &[flag, value]].concat(), &format!("{flag} belongs {valid}"));
+    }
+    refused(&[&litmus[..], &["--seed", "1", "--threads", "2"]].concat(), &format!("--clients, --seed belong {valid}"));
+    let file = include_str!("../../../../workloads/counter.toml");
+    std::fs::write(folder.path().join("counter.toml"), file).expect("written");
+    let counter = ["counter.toml", "--url", "sqlite:t.db"];
+    refused(
+        &[&counter[..], &["--reconnect", "1s"]].concat(),
+        "--reconnect has no effect on SQLite, which has no connections; valid with postgres:// and mysql://",
+    );
+    refused(
+        &[&counter[..], &["--set", "retry.backoff=fixed"]].concat(),
+        "--set retry.backoff has no effect on a database: it is an option of the engine; valid without --beside: \
+         counter.counters",
+    );
+    // With an effect they are taken.
+    let beside = ["--beside", "mvto", "--set", "retry.backoff=fixed"];
+    let output = contend(folder.path(), &[&["sql", "counter.toml"], &SHORT[..], &beside].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("mvto"), "{}", text(&output.stdout));
+}
+
+/// The sum overflows in the database where the recorded run has its own size.
+const OVERFLOW: &str = r"
+name = 'overflow'
+schema = 'create table t (id bigint primary key, a bigint)'
+[parameters]
+big = 1
+[verify]
+big = 9000000000000000
+[rows]
+t = 2
+[fill]
+'t.a' = ':big * 1000'
+[[transaction]]
+name = 'read'
+script = 'select a from t where id = 0;'
+[[invariant]]
+name = 'the sum'
+equal = ['select sum(a) from t', 'select sum(a) from t']
+";
+
+/// A database that fails in the middle takes away no figures, and no file.
+#[test]
+fn a_failure_in_the_middle_hides_nothing_that_was_found() {
+    let folder = TempDir::new().expect("a folder");
+    std::fs::write(folder.path().join("overflow.toml"), OVERFLOW).expect("written");
+    let arguments = ["--out", "out", "--json", "beside.json", "--beside", "silo"];
+    let output = contend(folder.path(), &[&["sql", "overflow.toml"], &SHORT[..], &arguments].concat());
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    let message = "serializable: the check of the invariants: integer overflow";
+    assert_eq!((output.status.code(), stderr), (Some(1), format!("error: {message}\n")), "{stdout}");
+    for part in ["nothing in 40 transactions", "PARTIAL: the run failed before its end.\nreport: out/report.html"] {
+        assert!(stdout.contains(part), "'{part}' is not in: {stdout}");
+    }
+    let content = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect(name);
+    assert!(content("out/report.html").contains(&format!("Partial: the run failed before its end. {message}")));
+    assert!(content("out/history-serializable.jsonl").lines().count() == 40);
+    assert_eq!(content("out/results.json"), content("beside.json"));
+    let data: serde_json::Value = serde_json::from_str(&content("beside.json")).expect("JSON");
+    assert_eq!((&data["sql"]["error"], &data["sql"]["partial"]), (&message.into(), &true.into()));
+    assert!(data["sql"]["levels"][0]["measured"]["commits"].as_u64() > Some(0), "{data}");
+    // A file that can't be written is named as well.
+    std::fs::remove_file(folder.path().join("out/history-serializable.jsonl")).expect("removed");
+    std::fs::create_dir(folder.path().join("out/history-serializable.jsonl")).expect("a folder");
+    let output =
+        contend(folder.path(), &[&["sql", "overflow.toml"], &SHORT[..], &["--out", "out", "--force"]].concat());
+    let both = format!("error: {message}; can't write out/history-serializable.jsonl: it is a folder\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), both));
 }
 
 #[test]
@@ -108,10 +199,14 @@ fn input_that_is_none_is_refused() {
         ("--set", "counter.none=1", "unknown option 'counter.none'"),
         ("--out", "empty.toml", "can't make the folder empty.toml"),
         ("--history", "folder", "can't write folder: it is a folder"),
+        ("--rate", "1e9", "'1e9' is no rate per second; valid here: one rate above 0, to 100M, as in 2k\n"),
         ("--url", "sqlite:t.db", "cannot be used multiple times"),
     ] {
         refused(&["counter.toml", "--url", "sqlite:t.db", flag, value], part);
     }
+    let twice =
+        ["counter.toml", "--url", "sqlite:t.db", "--isolation", "serializable", "--json", "a", "--history", "a"];
+    refused(&twice, "--json and --history would both go to a; valid: another file for one of them");
     let left: Vec<_> =
         std::fs::read_dir(folder.path()).expect("the folder").flatten().map(|it| it.file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("contend_")), "{left:?}");

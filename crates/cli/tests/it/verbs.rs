@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{TINY, contend, refuses, text, validator};
+use crate::common::{TINY, contend, contend_without_reader, refuses, text, validator};
 
 /// Flags that make a run short.
 const SHORT: [&str; 8] = ["--seconds", "0.05", "--windows", "2", "--warmup", "0.01", "--threads", "2"];
@@ -111,15 +111,7 @@ fn rows_that_can_not_be_made_durable_are_refused_before_the_run() {
 #[test]
 fn a_reader_that_has_seen_enough_loses_nothing() {
     let folder = TempDir::new().expect("a folder");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_contend"))
-        .args(with_short(&["compare", "--no-verify"]))
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    drop(child.stdout.take());
-    let output = child.wait_with_output().expect("it ends");
+    let output = contend_without_reader(folder.path(), &with_short(&["compare", "--no-verify"]));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let latest = folder.path().join("contend-results/latest");
     assert!(latest.join("report.html").exists() && latest.join("results.json").exists());
@@ -642,7 +634,7 @@ fn a_log_is_written_recovered_and_printed() {
     }
     let output = run(&["log", "dump", "log", "--limit", "3"]);
     let dump = text(&output.stdout);
-    assert!(dump.contains("table 0 'usertable': keys of 1 words") && dump.contains("of a checkpoint"), "{dump}");
+    assert!(dump.contains("table 0 'usertable': keys of 1 word") && dump.contains("of a checkpoint"), "{dump}");
     assert_eq!(dump.lines().filter(|line| line.starts_with("  epoch ")).count(), 3, "{dump}");
     // The message names the place of the damage.
     let name = dump.lines().find(|line| line.contains("of a checkpoint")).and_then(|line| line.split(':').next());

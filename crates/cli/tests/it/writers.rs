@@ -3,11 +3,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::{TINY, contend, text};
+use crate::common::{TINY, contend, contend_without_reader, text};
 
 /// A run in a moment.
 const SHORT: [&str; 10] =
@@ -143,15 +143,7 @@ fn stdout_without_room_is_an_error_in_one_line() {
 fn a_closed_pipe_is_no_error() {
     let folder = printing();
     for arguments in PRINTING {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_contend"))
-            .args(arguments)
-            .current_dir(folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        drop(child.stdout.take());
-        let output = child.wait_with_output().expect("it ends");
+        let output = contend_without_reader(folder.path(), arguments);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
         assert!(stderr.lines().all(|line| line.starts_with("note: ")), "{arguments:?}: {stderr}");

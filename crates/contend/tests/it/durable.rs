@@ -148,7 +148,7 @@ fn what_does_not_fit_is_refused() {
     drop(db);
     let db = open().expect("it is free again");
     let error = db.create_table::<Other, u64>("accounts").map(|_| ()).expect_err("it has other rows");
-    assert!(error.to_string().starts_with("table 'accounts' was made as keys of 1 words, rows of 2"), "{error}");
+    assert!(error.to_string().starts_with("table 'accounts' was made as keys of 1 word, rows of 2"), "{error}");
     let error = db.create_table::<Account, [u8; 16]>("accounts").map(|_| ()).expect_err("it has other keys");
     assert!(error.to_string().contains("is opened as keys of 2 words"), "{error}");
     db.create_table::<Account, u64>("accounts").expect("nothing was lost");

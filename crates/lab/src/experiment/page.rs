@@ -108,7 +108,7 @@ pub fn verdict_table(experiments: &[(Experiment, Vec<Judgement>)]) -> String {
     let not_told = count(Verdict::NotTold);
     let judged = holds + fails + not_told + count(Verdict::Unclear);
     let summary = format!(
-        "Of {judged} assertions {holds} hold ({:.0} %), and {not_told} are not told; {waits} more wait for protocols that are not there yet.",
+        "Assertions that hold: {holds} of {judged} ({:.0} %); not told: {not_told}; waiting for protocols that are not there yet: {waits}.",
         100.0 * holds as f64 / judged.max(1) as f64
     );
     let mut text = wrapped(&summary, "") + "\n";

@@ -18,9 +18,7 @@ const WORDS: [(&str, &str); 4] = [
 /// Returns the page. `command` repeats the run.
 pub fn html(result: &LitmusResult, command: &str) -> String {
     let mut body = format!("<h1>contend sql · litmus</h1>\n<p class=\"finding\">{}</p>\n", prose(&finding(result)));
-    if result.partial {
-        body += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
-    }
+    body += &super::partial(result.partial, result.error.as_deref());
     let LitmusResult { server, database, .. } = result;
     body += &format!("<p class=\"soft\">{}</p>\n", prose(&format!("{server} ({database}).")));
     let broken = result.broken();
@@ -104,6 +102,7 @@ mod tests {
                 outcomes: vec![outcome(Some(Class::GSingle)), outcome(Some(Class::GSingle))],
             }],
             partial: false,
+            error: None,
         };
         let page = html(&result, "contend sql litmus");
         for part in [

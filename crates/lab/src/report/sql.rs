@@ -7,7 +7,7 @@ use contend_history::{Anomaly, Isolation};
 use contend_judge::edges;
 use contend_model::counted;
 use contend_sql::SqlResult;
-use contend_sql::result::{KindResult, LevelResult, OpenLoop};
+use contend_sql::result::{KindResult, LevelResult, OpenLoop, Verified};
 
 use super::charts::{self, promise_of, quantile_row, stacked};
 use super::page::{Column, Table, document, escape, figure, prose};
@@ -47,9 +47,7 @@ fn section(title: &str, caption: &str, table: &Table) -> String {
 fn header(result: &SqlResult) -> String {
     let mut text = format!("<h1>contend sql · {}</h1>\n", escape(&result.workload));
     text += &format!("<p class=\"finding\">{}</p>\n", prose(&finding(result)));
-    if result.partial {
-        text += "<p class=\"partial bad\">Partial: the run was stopped before its end.</p>\n";
-    }
+    text += &super::partial(result.partial, result.error.as_deref());
     let SqlResult { server, database, clients, .. } = result;
     let setting = format!("{server} ({database}), {}, round trip {}.", counted(*clients, "client"), round_trip(result));
     format!("{text}<p class=\"soft\">{}</p>\n", prose(&setting))
@@ -67,10 +65,13 @@ fn nanoseconds(microseconds: f64) -> u64 {
 fn finding(result: &SqlResult) -> String {
     let name = |of: &LevelResult| of.level.name.to_owned();
     let broken: Vec<String> = result.levels.iter().filter(|of| of.failed()).map(name).collect();
+    let judged: Vec<String> = result.levels.iter().filter(|of| of.verified.is_some()).map(name).collect();
     let verdict = match broken.len() {
         0 if result.levels.is_empty() => return "No level was run.".into(),
-        0 if result.levels.len() == 1 => "The level kept its promise.".into(),
-        0 => format!("Each of the {} levels kept its promise.", result.levels.len()),
+        0 if judged.is_empty() => "No level was judged.".into(),
+        0 if judged.len() < result.levels.len() => format!("Judged: {}, without a broken promise.", judged.join(", ")),
+        0 if judged.len() == 1 => "The level kept its promise.".into(),
+        0 => format!("Each of the {} levels kept its promise.", judged.len()),
         1 => format!("{} broke its promise.", broken[0]),
         _ => format!("{} broke their promises.", broken.join(", ")),
     };
@@ -109,7 +110,11 @@ fn levels(result: &SqlResult) -> Table {
 /// A class of style, and the verdict in a few words with a sign of its own.
 fn verdict(of: &LevelResult) -> (&'static str, String) {
     let promise = of.level.promise;
-    if of.failed() { ("bad", format!("✗ broke {promise}")) } else { ("good", format!("✓ kept {promise}")) }
+    match &of.verified {
+        _ if of.failed() => ("bad", format!("✗ broke {promise}")),
+        Some(_) => ("good", format!("✓ kept {promise}")),
+        None => ("", format!("{promise}, not judged")),
+    }
 }
 
 /// Says what arrived in an open loop, and whether the database kept up.
@@ -225,7 +230,7 @@ fn promises(result: &SqlResult) -> Table {
     let columns = texts.into_iter().chain(figures).chain(["order of versions", "serial replay"].map(Column::text));
     let mut table = Table::new("Promises", columns);
     for of in &result.levels {
-        let verified = &of.verified;
+        let Some(verified) = &of.verified else { continue };
         table.row([
             of.level.name.into(),
             of.level.promise.to_string(),
@@ -250,15 +255,17 @@ fn promises(result: &SqlResult) -> Table {
 fn anomalies(result: &SqlResult) -> String {
     let mut text = String::new();
     for of in &result.levels {
-        let Some(worst) = &of.verified.worst else { continue };
+        let Some((verified, worst)) = of.verified.as_ref().and_then(|it| Some((it, it.worst.as_ref()?))) else {
+            continue;
+        };
         let promise = of.level.promise;
         let judged = |anomaly: &Anomaly| match anomaly.class.is_forbidden_by(promise) {
             true => format!("{} ({}): {promise} forbids it", anomaly.class, anomaly.name),
             false => format!("{} ({}): {promise} allows it", anomaly.class, anomaly.name),
         };
-        let class = if of.verified.kept { "" } else { " class=\"bad\"" };
+        let class = if verified.kept { "" } else { " class=\"bad\"" };
         text += &format!("<dt>{}</dt><dd{class}>{}{}", of.level.name, prose(&judged(worst)), evidence(worst));
-        let further = &of.verified.further;
+        let further = &verified.further;
         if !further.is_empty() {
             let all = further.iter().map(|it| format!("<p>{}</p>{}", prose(&judged(it)), evidence(it)));
             text += &format!("<details><summary>{} more</summary>{}</details>", further.len(), all.collect::<String>());
@@ -284,17 +291,16 @@ fn evidence(anomaly: &Anomaly) -> String {
 fn invariants(result: &SqlResult) -> String {
     let mut table = Table::new("Broken invariants", ["level", "run", "invariant"].map(Column::text));
     for of in &result.levels {
-        let runs = [("measured", &of.measured.failed_invariants), ("recorded", &of.verified.failed_invariants)];
-        for (run, sentence) in runs.iter().flat_map(|(run, failed)| failed.iter().map(move |it| (*run, it))) {
+        for (run, sentence) in of.failed_invariants() {
             let style = if of.level.promise == Isolation::Serializable { "bad" } else { "" };
-            let cells = [of.level.name.to_owned(), run.to_owned(), sentence.clone()];
+            let cells = [of.level.name.to_owned(), run.to_owned(), sentence.to_owned()];
             table.styled_row(cells.map(|cell| (style.to_owned(), cell)));
         }
     }
     let caption = "The invariants of the file are checked after the measured run and after the recorded one. A level that promises less than \
                    serializability may break them.";
     match table.is_empty() {
-        true if result.levels.is_empty() => String::new(),
+        true if result.levels.is_empty() || result.partial => String::new(),
         true => {
             format!("<section><h2>Invariants</h2><p class=\"soft\">{}</p><p>All held.</p></section>\n", prose(caption))
         }
@@ -308,13 +314,14 @@ fn losses(result: &SqlResult) -> String {
     let columns = [Column::text("level")].into_iter().chain(figures).chain([Column::text("for example")]);
     let mut table = Table::new("Losses", columns);
     for of in &result.levels {
-        let (losses, unknown) = (&of.verified.losses, of.verified.counts.unknown + of.measured.counts.unknown);
+        let Some(Verified { losses, counts, .. }) = &of.verified else { continue };
+        let unknown = counts.unknown + of.measured.counts.unknown;
         let style = if losses.count > 0 { "bad" } else { "" };
         let examples = if losses.examples.is_empty() { "–".into() } else { losses.examples.join("; ") };
         let cells = [of.level.name.to_owned(), losses.count.to_string(), unknown.to_string(), examples];
         table.styled_row(cells.map(|cell| (style.to_owned(), cell)));
     }
-    if result.levels.is_empty() {
+    if table.is_empty() {
         return String::new();
     }
     section(

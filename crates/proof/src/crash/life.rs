@@ -1,5 +1,6 @@
 //! A test: the lives of a database, each ended by a crash, and the checks after each.
 
+use contend_model::counted;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -92,7 +93,7 @@ impl<W: Workload> Test<'_, W> {
                 // The history of a life that was cut off is not complete, and can't be checked.
                 Ok(None) => return Ok(Ok(())),
                 Err(End::Wrong(wrong)) if number == 0 => return Ok(Err(wrong)),
-                Err(End::Wrong(wrong)) => return Ok(Err(format!("after {number} crashes: {wrong}"))),
+                Err(End::Wrong(wrong)) => return Ok(Err(format!("after {}: {wrong}", counted(number, "crash")))),
                 Err(End::Error(error)) => return Err(error),
             }
         }

@@ -15,6 +15,7 @@
 //! break one of these. A transaction that is there without one that it depends on breaks the count
 //! of versions.
 
+use contend_model::{counted, is_or_are};
 use std::collections::BTreeMap;
 
 use contend_derive::Row;
@@ -315,7 +316,9 @@ impl Expected {
         if count != expected {
             let state = if count < expected { "lost" } else { "there without one that it depends on" };
             return Err(format!(
-                "key {key}: {expected} transactions that are there have changed it, and its version is {count}, of {writer}: a write is {state}"
+                "key {key}: {} that {} there changed it, and its version is {count}, of {writer}: a write is {state}",
+                counted(expected, "transaction"),
+                is_or_are(expected)
             ));
         }
         match (version.is_there != 0, state.rows.get(&key)) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use contend_workloads::file::view::Value;
-use rusqlite::types::{Value as SqlValue, ValueRef};
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::types::{Type, Value as SqlValue, ValueRef};
+use rusqlite::{Connection, Error, params_from_iter};
 
 use super::{Failure, Rows, Session, one_line};
 use crate::system::{Product, Server};
@@ -18,6 +18,9 @@ pub(crate) struct Sqlite(Connection);
 
 impl Sqlite {
     pub(crate) fn open(path: &str, waits: bool) -> Result<Sqlite, Failure> {
+        // A path is a path: SQLite would take it for a URI, which names another file than the one
+        // that is removed at the end.
+        let path = if path.starts_with("file:") { format!("./{path}") } else { path.to_owned() };
         let connection = Connection::open(path).map_err(|error| failure(&error))?;
         connection.busy_timeout(if waits { WAITS } else { Duration::ZERO }).map_err(|error| failure(&error))?;
         connection.set_prepared_statement_cache_capacity(PREPARED);
@@ -49,7 +52,12 @@ impl Session for Sqlite {
                         ValueRef::Integer(number) => Value::Number(number),
                         ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
                         ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
-                        _ => Value::Number(0),
+                        ValueRef::Null => Value::Number(0),
+                        // An operator with a result of more than 64 bits makes it a real number.
+                        ValueRef::Real(_) => {
+                            let why = "a number has more than 64 bits".into();
+                            return Err(Error::FromSqlConversionFailure(column, Type::Real, why));
+                        }
                     })
                 };
                 found.push((0..columns).map(value).collect::<rusqlite::Result<_>>()?);
@@ -57,7 +65,7 @@ impl Session for Sqlite {
             drop(rows);
             Ok((found, if statement.readonly() { 0 } else { self.0.changes() }))
         };
-        run().map_err(|error: rusqlite::Error| failure(&error))
+        run().map_err(|error: Error| failure(&error))
     }
 
     fn batch(&mut self, sql: &str) -> Result<(), Failure> {
@@ -74,16 +82,19 @@ impl Session for Sqlite {
     }
 }
 
-fn failure(error: &rusqlite::Error) -> Failure {
+fn failure(error: &Error) -> Failure {
     use rusqlite::ffi;
     let code = match error {
-        rusqlite::Error::SqliteFailure(code, _) => code.extended_code,
+        Error::SqliteFailure(code, _) => code.extended_code,
         _ => 0,
     };
     match code {
         ffi::SQLITE_BUSY_SNAPSHOT => Failure::Retry("BUSY_SNAPSHOT".into()),
         code if code & 0xff == ffi::SQLITE_BUSY => Failure::Retry("BUSY".into()),
         ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_UNIQUE => Failure::Duplicate,
-        _ => Failure::Fatal(one_line(&error.to_string())),
+        _ => match error {
+            Error::FromSqlConversionFailure(_, _, why) => Failure::Fatal(why.to_string()),
+            error => Failure::Fatal(one_line(&error.to_string())),
+        },
     }
 }

@@ -1,5 +1,6 @@
 //! Expressions of scripts, compiled to steps.
 
+use contend_model::counted;
 use std::num::NonZeroU64;
 
 use rustc_hash::FxHashMap;
@@ -114,9 +115,13 @@ impl<'a> Writer<'a> {
             return match (variable.of, of) {
                 (first, second) if is_number(first) && is_number(second) => Ok(variable),
                 (Type::Text(first), Type::Text(second)) if second <= first => Ok(variable),
-                (Type::Text(first), Type::Text(_)) => {
-                    mistake(at, format!("variable :{name} has room for a text of {first} bytes, and here it is longer"))
-                }
+                (Type::Text(first), Type::Text(_)) => mistake(
+                    at,
+                    format!(
+                        "variable :{name} has room for a text of {}, and here it is longer",
+                        counted(first, "byte")
+                    ),
+                ),
                 _ => mistake(at, format!("variable :{name} is a number in one place and a text in another")),
             };
         }
@@ -313,7 +318,7 @@ impl<'a> Writer<'a> {
             };
         }
         match self.parameters.get(&name) {
-            Some(number) if number.fract() == 0.0 && number.abs() < 9e15 => self.constant(number as i64),
+            Some(number) if number.fract() == 0.0 && number.abs() <= 9e15 => self.constant(number as i64),
             Some(number) => mistake(
                 place,
                 format!(

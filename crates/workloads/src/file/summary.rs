@@ -74,7 +74,7 @@ pub(super) fn describe(program: &Program) -> String {
         let index = if *ordered { "ordered index" } else { "hash index, or ordered by --index" };
         let of = match table.index_of {
             Some(of) => format!("index of {}", program.tables[of].name),
-            None => format!("{}, {} bytes a row", counted(table.columns.len(), "column"), table.words * 8),
+            None => format!("{}, {} a row", counted(table.columns.len(), "column"), counted(table.words * 8, "byte")),
         };
         let key = if table.shape.narrow { 8 } else { 32 };
         let groups = table.groups.len();
@@ -102,15 +102,14 @@ pub(super) fn describe(program: &Program) -> String {
         let keys = match known {
             _ if known == all && kind.foresees => "all keys are known before it begins".into(),
             0 => "no key is known before it begins".into(),
-            _ => format!("{known} of {all} statements with keys that are known before it begins"),
+            _ => format!("{known} of {} with keys that are known before it begins", counted(all, "statement")),
         };
         let read_only = if kind.read_only { ", declared read-only" } else { "" };
         line(format!("  {} ({:.1} %){read_only}: {}; {keys}", kind.name, share * 100.0, parts.join("; ")));
     }
     line("declared before a transaction begins".into());
     let rows = if program.declares_rows { "the rows" } else { "no rows" };
-    let partitions =
-        program.partitions.as_ref().map_or("no partitions".into(), |of| format!("{} partitions", of.count));
+    let partitions = program.partitions.as_ref().map_or("no partitions".into(), |of| counted(of.count, "partition"));
     line(format!("  {rows}, {partitions}"));
     conflicts(program, &uses, &mut line);
     text

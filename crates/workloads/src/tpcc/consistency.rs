@@ -303,7 +303,7 @@ impl State {
             let (Some(first), Some(last)) = (new.first(), new.last()) else { continue };
             require(last - first + 1 == new.len() as u64, 3, || {
                 let (first, last) = (order_number(*first), order_number(*last));
-                format!("district {district} has {} new orders from {first} to {last}", new.len())
+                format!("district {district} has {} from {first} to {last}", counted(new.len(), "new order"))
             })?;
         }
         Ok(())
@@ -316,7 +316,10 @@ impl State {
                 self.orders_of(*district).fold((0, 0), |(said, there), o| (said + o.says_lines, there + o.lines));
             let strays = self.orders.iter().filter(|order| order.customer == 0 && order.key >> 32 == *district).count();
             require(said == there && strays == 0, 4, || {
-                format!("district {district}'s orders say {said} lines, and {there} are there, {strays} of no order")
+                format!(
+                    "district {district}'s orders say {}, and there are {there}, {strays} of no order",
+                    counted(said, "line")
+                )
             })?;
         }
         Ok(())
@@ -343,7 +346,7 @@ impl State {
     fn condition_6(&self) -> Result<(), Violation> {
         self.orders.iter().try_for_each(|order| {
             require(order.says_lines == order.lines, 6, || {
-                format!("{} says {} lines, and {} are there", show(order.key), order.says_lines, order.lines)
+                format!("{} says {}, and there are {}", show(order.key), counted(order.says_lines, "line"), order.lines)
             })
         })
     }
@@ -400,7 +403,10 @@ impl State {
             let (orders, new) = (self.orders_of(*district).count() as u64, self.new_orders_of(*district).len() as u64);
             let expected = load::delivered(&self.options) + delivered;
             require(orders.checked_sub(new) == Some(expected), 11, || {
-                format!("district {district} has {orders} orders, {new} of them new, and {expected} were delivered")
+                format!(
+                    "district {district} has {}, {new} of them new, and delivered were {expected}",
+                    counted(orders, "order")
+                )
             })?;
         }
         Ok(())
@@ -430,7 +436,7 @@ impl State {
             }
         }
         if self.orders_by_customer.len() != self.orders.len() {
-            return wrong(format!("{} entries of {} orders", self.orders_by_customer.len(), self.orders.len()));
+            return wrong(format!("entries: {}, orders: {}", self.orders_by_customer.len(), self.orders.len()));
         }
         for order in &self.orders {
             let customer = customer_key(order.key >> 32, order.customer);
@@ -457,7 +463,7 @@ impl State {
             self.orders.iter().filter(|order| order_number(order.key) > self.options.customers).map(|o| o.lines).sum();
         let counted: u64 = self.stocks.iter().map(|(_, orders)| orders).sum();
         if lines != counted {
-            return Err(Violation(format!("the stocks count {counted} orders, and there are {lines} order lines")));
+            return Err(Violation(format!("the stocks count orders: {counted}, and the order lines are {lines}")));
         }
         Ok(())
     }
@@ -466,13 +472,18 @@ impl State {
     fn payments_agree(&self, books: Option<&Totals>) -> Result<(), Violation> {
         let expected = books.map(|books| self.customers.len() as u64 + books.payments);
         if let Some(expected) = expected.filter(|expected| self.history_rows != *expected) {
-            return Err(Violation(format!("history has {} rows, and {expected} were paid", self.history_rows)));
+            return Err(Violation(format!(
+                "history has {}, and paid were {expected}",
+                counted(self.history_rows, "row")
+            )));
         }
         for (key, customer) in &self.customers {
             let CustomerState { payment_cnt, payments, delivery_cnt, deliveries, .. } = customer;
             if (payment_cnt, delivery_cnt) != (payments, deliveries) {
                 return Err(Violation(format!(
-                    "customer {key} counts {payment_cnt} payments and {delivery_cnt} deliveries; there are {payments} and {deliveries}"
+                    "customer {key} counts {} and {}; there are {payments} and {deliveries}",
+                    counted(*payment_cnt, "payment"),
+                    counted(*delivery_cnt, "delivery")
                 )));
             }
         }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Direction, Txn, Whole};
+use contend_model::{Abort, Direction, Txn, Whole, counted};
 
 use super::schema::{
     Customer, DISTRICTS, Nothing, Order, OrderLine, Schema, customer_key, customer_order_key, district_key, line_key,
@@ -127,5 +127,5 @@ struct Lines {
 /// was seen to violate this (nathanielherman/sto#16).
 pub(super) fn wrong_lines(order: u64, lines: usize, count: u16) -> Option<String> {
     (lines != usize::from(count) || !(5..=15).contains(&lines))
-        .then(|| format!("order {order} has {lines} lines, and says {count}"))
+        .then(|| format!("order {order} has {}, and says {count}", counted(lines, "line")))
 }

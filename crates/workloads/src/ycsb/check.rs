@@ -62,7 +62,7 @@ impl Ycsb {
         let (mut rows, expected) = (0, self.options.records + inserted);
         let ordered = store.peek_all(&self.table, |_, _| rows += 1);
         if ordered && rows != expected && !clients.is_empty() {
-            return Err(Violation(format!("the index lists {rows} rows, where {expected} were loaded or inserted")));
+            return Err(Violation(format!("the index lists rows: {rows}; loaded or inserted were {expected}")));
         }
         let listed = if ordered { ", and the index lists no others" } else { "" };
         let all_writes = if self.shape.counted { ", which count every write" } else { "" };
