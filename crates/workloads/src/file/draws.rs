@@ -11,7 +11,7 @@ use crate::zipf::Zipf;
 pub(super) enum Distribution {
     /// Uniform from the first operand to the second.
     Uniform,
-    /// Uniform over so many numbers from a lowest one on, both known when the file is read.
+    /// Uniform over `numbers` numbers from `low` on, both known when the file is read.
     Among { low: i64, numbers: NonZeroU64 },
     /// YCSB's: ranks of a skew below 1, scattered over the numbers below a limit.
     Zipf { zipf: Zipf, step: u64 },

@@ -1,6 +1,8 @@
 //! What of a script follows from draws alone: keys, branches and rounds that are known before the
 //! transaction begins, since no row decides them.
 
+use std::collections::BTreeSet;
+
 use super::program::{Access, Code, FOUND, Load, Register, Step};
 
 /// A part of a script whose steps may or may not run, or run an unknown number of times.
@@ -54,15 +56,11 @@ pub(super) fn find(code: &mut Code) {
     code.replayable = code.foreseeable
         && steps.iter().all(is_replayable)
         && steps.iter().all(|step| !reads_of(step, &code.accesses).iter().any(|&read| by_rows[read as usize]));
-    let mut changes = vec![false; code.image.len()];
-    for (first, words) in steps.iter().flat_map(|step| registers_of(step, &code.accesses).0) {
-        changes[first as usize..][..words as usize].fill(true);
-    }
+    let changes = changed_by(&steps, code);
     for access in &mut code.accesses {
-        access.varying = access.registers();
-        access.varying.retain(|&register| changes[register as usize]);
-        access.varying.sort_unstable();
-        access.varying.dedup();
+        let varies = |register: &Register| changes[*register as usize];
+        let varying: BTreeSet<Register> = access.registers().into_iter().filter(varies).collect();
+        access.varying = varying.into_iter().collect();
         let known = |register: &Register| !by_rows[*register as usize];
         access.known = access.key.iter().all(known);
         access.known_first = access.first.as_ref().is_some_and(known);
@@ -107,6 +105,15 @@ fn blocks_of(steps: &[Step]) -> Vec<Block> {
         }
     }
     blocks
+}
+
+/// Returns for each register whether a step changes it.
+fn changed_by(steps: &[Step], code: &Code) -> Vec<bool> {
+    let mut changes = vec![false; code.image.len()];
+    for (first, words) in steps.iter().flat_map(|step| registers_of(step, &code.accesses).0) {
+        changes[first as usize..][..words as usize].fill(true);
+    }
+    changes
 }
 
 /// Whether a step that depends on no row can be put down before the transaction begins. A text is
