@@ -1,8 +1,8 @@
 //! Expressions of scripts, compiled to steps.
 
-use contend_model::counted;
 use std::num::NonZeroU64;
 
+use contend_model::counted;
 use rustc_hash::FxHashMap;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Spanned,
