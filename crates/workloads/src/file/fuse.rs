@@ -82,8 +82,8 @@ fn partner_of(code: &Code, select: usize) -> Option<(usize, Between)> {
         let step = &code.steps[update];
         if is_update(code, own, step) {
             let (first, last) = (select as u32 + 1, update as u32);
-            let all = code.steps.iter().enumerate().filter(|(number, _)| *number != select);
-            if all.into_iter().any(|(number, step)| crosses(step, number as u32, first, last)) {
+            let mut others = code.steps.iter().enumerate().filter(|(number, _)| *number != select);
+            if others.any(|(number, step)| crosses(step, number as u32, first, last)) {
                 return None;
             }
             // The steps of the update itself run also where there is no row.
