@@ -221,7 +221,9 @@ fn every_protocol_is_compared_verified_and_ranked() {
             assert_eq!(measured.to_none.is_some(), entry.protocol != "none");
             assert_eq!(measured.to_first.is_some(), Some(&entry.protocol) != comparison.first.as_ref());
             assert_eq!(measured.group, (entry.protocol != "none").then_some(1), "two rounds tell nobody apart");
-            assert!(measured.memory_bytes > 0 && measured.latency_ns_p50 > 0);
+            assert!(measured.memory_bytes > 0);
+            // One in some dozens is timed. On a busy host fewer may commit.
+            assert!(measured.latency_ns_p50 > 0 || measured.commits < 200, "{workload}: {}", entry.protocol);
             assert!(
                 measured.latency_ns_p50 <= measured.latency_ns_p99
                     && measured.latency_ns_p99 <= measured.latency_ns_max
