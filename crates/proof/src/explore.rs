@@ -143,6 +143,8 @@ pub struct Found {
     pub verdict: String,
     /// The explanation of the anomaly.
     pub explanation: Option<String>,
+    /// If the anomaly is a cycle, its rows as the steps name them: `TABLE[KEY]`.
+    pub rows: Vec<String>,
     /// Executions until it was found, this one included.
     pub executions: u64,
     /// Switches between cores when it was found.

@@ -145,15 +145,20 @@ fn interleaving(explored: &Explored, found: &Found, command: &str, all_steps: bo
     columns.push("epochs".into());
     let mut table = show::table(["step"].into_iter().chain(columns.iter().map(String::as_str)));
     let all = &found.steps[..];
-    let steps: Vec<&ShownStep> = if all_steps || all.len() <= LONG { all.iter().collect() } else { essential(all) };
+    let steps: Vec<&ShownStep> =
+        if all_steps || all.len() <= LONG { all.iter().collect() } else { essential(all, &found.rows) };
     for step in &steps {
         let cells = (0..columns.len()).map(|core| if core == step.core { step.text.clone() } else { String::new() });
         table.add_row([step.number.to_string()].into_iter().chain(cells));
     }
     if steps.len() < all.len() {
+        let rows = if told_apart(all, &found.rows) {
+            "the rows of the anomaly"
+        } else {
+            "rows that several cores use and one changes"
+        };
         text += &format!(
-            "{} of {}: those at rows that several cores use and one changes, and those at switches between cores; \
-             --all-steps shows all\n",
+            "{} of {}: those at {rows}, and those at switches between cores; --all-steps shows all\n",
             steps.len(),
             counted(all.len(), "step")
         );
@@ -161,9 +166,17 @@ fn interleaving(explored: &Explored, found: &Found, command: &str, all_steps: bo
     format!("{text}{table}\nthe same again: {command}\n\n")
 }
 
-/// Returns the steps that matter to other cores: at each row that several cores use and one of them
-/// changes, the first of the steps that do one thing with it; and those before and after a switch.
-fn essential(steps: &[ShownStep]) -> Vec<&ShownStep> {
+/// Whether steps are at the rows of the anomaly, so that they alone tell it.
+fn told_apart(steps: &[ShownStep], rows: &[String]) -> bool {
+    let is_one = |step: &ShownStep| row_of(&step.text).is_some_and(|(_, row, _)| rows.iter().any(|of| of == row));
+    steps.iter().any(is_one)
+}
+
+/// Returns the steps that tell what happened: at each row of the anomaly, the first of the steps
+/// that do one thing with it; and those before and after a switch. If no rows are known, the rows
+/// are those that several cores use and one of them changes.
+fn essential<'s>(steps: &'s [ShownStep], rows: &[String]) -> Vec<&'s ShownStep> {
+    let told_apart = told_apart(steps, rows);
     let mut users: BTreeMap<&str, (BTreeSet<usize>, bool)> = BTreeMap::new();
     for step in steps {
         if let Some((_, row, changes)) = row_of(&step.text) {
@@ -172,7 +185,10 @@ fn essential(steps: &[ShownStep]) -> Vec<&ShownStep> {
             *is_changed |= changes;
         }
     }
-    let is_shared = |row: &str| users.get(row).is_some_and(|(cores, is_changed)| cores.len() > 1 && *is_changed);
+    let is_shared = |row: &str| {
+        let is_used = || users.get(row).is_some_and(|(cores, is_changed)| cores.len() > 1 && *is_changed);
+        if told_apart { rows.iter().any(|of| of == row) } else { is_used() }
+    };
     let mut kept: Vec<&ShownStep> = Vec::new();
     let mut last = None;
     for (number, step) in steps.iter().enumerate() {
@@ -246,12 +262,18 @@ mod tests {
             text: text.to_string(),
         };
         let steps: Vec<ShownStep> = texts.iter().enumerate().map(step).collect();
-        let kept: Vec<u64> = essential(&steps).iter().map(|step| step.number).collect();
+        let kept = |rows: &[&str]| -> Vec<u64> {
+            let rows: Vec<String> = rows.iter().map(|row| row.to_string()).collect();
+            essential(&steps, &rows).iter().map(|step| step.number).collect()
+        };
         // The words of one row are one read; a row that no core changes, or one core alone uses,
         // tells nothing.
-        assert_eq!(kept, [1, 2, 6, 7, 9, 10, 11, 12, 13, 14]);
+        assert_eq!(kept(&[]), [1, 2, 6, 7, 9, 10, 11, 12, 13, 14]);
+        // Of an anomaly the rows are known. Rows of no step tell as little as none.
+        assert_eq!(kept(&["u[a b]"]), [1, 6, 7, 8, 11, 12, 14]);
+        assert_eq!(kept(&["v[9]"]), kept(&[]));
         assert_eq!(row_of("copy row: load lines[00c2] word 4 (2 x)"), Some(("copy row", "lines[00c2]", false)));
         assert_eq!(row_of("scan: load (59 x)"), None);
-        assert!(essential(&[]).is_empty());
+        assert!(essential(&[], &[]).is_empty());
     }
 }

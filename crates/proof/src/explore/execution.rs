@@ -2,6 +2,7 @@
 //! transactions as a strategy chooses, and the history is judged.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use contend_engine::epoch::Epochs;
 use contend_engine::history::Committed;
 use contend_engine::{AbortReason, Engine, EngineConfig, Erased, Isolation};
-use contend_judge::{recorded_with_keys, verify_history};
+use contend_judge::{CycleEdge, recorded_with_keys, verify_history};
 use contend_machine::Machine;
 use contend_runner::RunError;
 use contend_runner::session::declare_types;
@@ -51,8 +52,32 @@ pub(super) struct Kept<W: Workload> {
     region: Region,
 }
 
-/// A finding in one line, and its explanation.
-pub(super) type Told = (String, Option<String>);
+/// A finding.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// It, in one line.
+    pub(super) verdict: String,
+    pub(super) explanation: Option<String>,
+    /// The rows of a cycle, as steps name them: `TABLE[KEY]`.
+    pub(super) rows: Vec<String>,
+}
+
+impl Told {
+    /// Returns a finding that its line explains.
+    pub(super) fn new(verdict: String) -> Told {
+        Told { verdict, explanation: None, rows: Vec::new() }
+    }
+
+    fn of(verdict: String, explanation: Option<String>, cycle: &[CycleEdge]) -> Told {
+        // The table may be followed by the columns that the dependency is about.
+        let row = |edge: &CycleEdge| {
+            let (table, rest) = edge.key.split_once('/')?;
+            Some(format!("{table}[{}]", rest.rsplit('/').next()?))
+        };
+        let rows: BTreeSet<String> = cycle.iter().filter_map(row).collect();
+        Told { verdict, explanation, rows: rows.into_iter().collect() }
+    }
+}
 
 /// An execution, judged.
 pub(super) struct Judged {
@@ -183,7 +208,7 @@ impl<W: Workload> Exploration<W> {
             let seats: Vec<_> = setup.seats.iter().map(RefCell::borrow).collect();
             let clients: Vec<&W::Client> = seats.iter().map(|seat| &seat.client).collect();
             if let Err(violation) = setup.workload.check(&setup.engine, &clients) {
-                verdict.wrong = Some((format!("the workload's check failed: {violation}"), None));
+                verdict.wrong = Some(Told::new(format!("the workload's check failed: {violation}")));
             }
         }
         if self.same_input && !execution.cut && verdict.wrong.is_none() {
@@ -197,10 +222,9 @@ impl<W: Workload> Exploration<W> {
     fn compare_state(&mut self, state: u64) -> Option<Told> {
         let first = *self.state.get_or_insert(state);
         (state != first).then(|| {
-            (
-                format!("the final state is {state:016x}, and was {first:016x} after an execution of the same input"),
-                None,
-            )
+            Told::new(format!(
+                "the final state is {state:016x}, and was {first:016x} after an execution of the same input"
+            ))
         })
     }
 
@@ -216,9 +240,9 @@ impl<W: Workload> Exploration<W> {
             let verification = verify_history(&recorded, self.info.isolation);
             let promises = self.info.isolation != Isolation::None;
             if !verification.passed || !promises && verification.anomaly.is_some() {
-                verdict.wrong = Some((verification.verdict, verification.explanation));
+                verdict.wrong = Some(Told::of(verification.verdict, verification.explanation, &verification.cycle));
             } else if let Some(anomaly) = verification.anomaly {
-                verdict.permitted = Some((anomaly, verification.explanation));
+                verdict.permitted = Some(Told::of(anomaly, verification.explanation, &verification.cycle));
             } else {
                 verdict.keeps_invariants = true;
             }

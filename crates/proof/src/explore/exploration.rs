@@ -178,12 +178,12 @@ impl<W: Workload> Exploration<W> {
     /// Tells an execution that is not wrong. One with an anomaly is shrunk first.
     fn show(&mut self, candidate: &Candidate, has_anomaly: bool) -> Result<Found, RunError> {
         if !has_anomaly {
-            return self.tell(candidate, &candidate.schedule, |_| Some(("nothing wrong".into(), None)));
+            return self.tell(candidate, &candidate.schedule, |_| Some(Told::new("nothing wrong".into())));
         }
         let isolation = self.info.isolation.name();
         self.shrink(candidate, |judged: Judged| {
-            let (anomaly, explanation) = judged.permitted?;
-            Some((format!("{anomaly}, which {isolation} allows"), explanation))
+            let told = judged.permitted?;
+            Some(Told { verdict: format!("{}, which {isolation} allows", told.verdict), ..told })
         })
     }
 
@@ -213,10 +213,11 @@ impl<W: Workload> Exploration<W> {
         let judged = self.execute(&mut Replay::new(short.clone()), candidate.seed, true)?;
         let (switches, schedule) = (judged.execution.schedule.switches(), judged.execution.schedule.to_string());
         let steps = show_steps(&judged.execution.trace, &judged.places);
-        let (verdict, explanation) = anomaly(judged).expect("the same schedule does the same");
+        let Told { verdict, explanation, rows } = anomaly(judged).expect("the same schedule does the same");
         Ok(Found {
             verdict,
             explanation,
+            rows,
             executions: candidate.number,
             switches_found: candidate.schedule.switches(),
             switches,
@@ -236,9 +237,9 @@ impl Explored {
         self.commits += judged.commits;
         self.aborts += judged.aborts;
         self.tries = self.tries.max(judged.tries);
-        if let Some((anomaly, _)) = &judged.permitted {
+        if let Some(told) = &judged.permitted {
             self.permitted += 1;
-            self.permits.get_or_insert_with(|| anomaly.clone());
+            self.permits.get_or_insert_with(|| told.verdict.clone());
         }
     }
 }
