@@ -6,6 +6,7 @@
 
 use contend_machine::Machine;
 use contend_model::pieces::{CheckedTypes, DeclaredTable, PieceChecker, TypeSet, Types};
+use contend_model::{counted, is_or_are};
 
 use crate::engine::Engine;
 use crate::epoch::Epochs;
@@ -101,7 +102,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         let own = self.declared_tables();
         if types.tables.len() > own.len() {
             let (declared, own) = (types.tables.len(), own.len());
-            return Err(format!("declared tables: {declared}; valid: {own}, as there are tables"));
+            let declared = format!("{} {} declared", counted(declared, "table"), is_or_are(declared));
+            return Err(format!("{declared}; valid: {own}, the tables that there are"));
         }
         // The check of an access permits the groups that the declared table lacks. So it must lack
         // none that the engine's table has.

@@ -57,9 +57,9 @@ pub(crate) struct ExploreArgs {
     /// single workload, also one with an anomaly that the protocol's promise allows
     #[arg(long)]
     pub(crate) show: bool,
-    /// Show each step of a long interleaving. Without the flag, those are shown that are at the rows
-    /// of the anomaly (without one: at rows which several cores use and one changes), and those at
-    /// switches between cores
+    /// Show each step of a long interleaving. Without the flag, those are shown that are at the
+    /// rows of the anomaly (without one: at rows which several cores use and one changes), and
+    /// those at switches between cores
     #[arg(long)]
     pub(crate) all_steps: bool,
     /// The index: hash or ordered [default: hash, unless the workload scans]
