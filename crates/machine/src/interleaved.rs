@@ -51,6 +51,10 @@ impl Machine for Interleaved {
         Native::cycles_per_second()
     }
 
+    fn tick_shift() -> u32 {
+        Native::tick_shift()
+    }
+
     #[inline(never)]
     fn pause() {
         Native::pause();

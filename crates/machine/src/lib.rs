@@ -99,6 +99,13 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// Frequency of [`Machine::now`], in Hz.
     fn cycles_per_second() -> f64;
 
+    /// The logarithm of the cycles in a tick. Timestamps of a clock are made of ticks. An engine on
+    /// the host may run for months, and the bits of its timestamps have to last. A run elsewhere is
+    /// short, and a tick is a cycle.
+    fn tick_shift() -> u32 {
+        0
+    }
+
     /// Tells the core that it is in a spin loop, which calls this in every round; see also
     /// [`Spin`].
     fn pause();

@@ -104,6 +104,11 @@ impl Machine for Native {
         *FREQUENCY.get_or_init(calibrate)
     }
 
+    /// A tick is 16 to 32 nanoseconds, a fraction of the shortest transaction.
+    fn tick_shift() -> u32 {
+        (Self::cycles_per_second() * 32e-9).max(1.0).log2() as u32
+    }
+
     #[inline(always)]
     fn pause() {
         // A hint to the core, not a fence. A loop that pauses still needs the ordering of its load.

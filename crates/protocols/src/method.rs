@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod clock;
 pub mod extension;
 pub mod table;
+mod ticks;
 pub mod timestamp;
 pub mod wait;
 

@@ -20,8 +20,10 @@
 
 use std::sync::Arc;
 
-use contend_machine::{Activity, Atomic64, Cycles, Machine, Ordering, Spin};
+use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
+
+use super::ticks::{self, Ticks};
 
 /// Boundaries that are kept. A worker asks for that of its own epoch. A worker that holds back the
 /// epoch is at most one behind the global one. A reader of a snapshot holds back none, and may be
@@ -31,15 +33,17 @@ const BOUNDARIES: usize = 4;
 /// The clocks of all workers, and the boundaries of the epochs.
 #[derive(Debug)]
 pub struct Clocks<M: Machine> {
-    /// The core's clock when the first worker began; 0 before.
-    origin: CachePadded<M::U64>,
+    /// What a core's clock says.
+    ticks: Ticks,
     /// By worker, its clock at its last timestamp. Each worker stores its own entry only.
     clocks: Box<[CachePadded<M::U64>]>,
     /// One more than the largest number of a worker so far.
     used: CachePadded<M::U64>,
     boundaries: [CachePadded<Boundary<M>>; BOUNDARIES],
-    boost: Cycles,
-    sync_every: Cycles,
+    /// In ticks.
+    boost: u64,
+    /// In ticks.
+    sync_every: u64,
 }
 
 #[derive(Debug)]
@@ -58,16 +62,16 @@ impl<M: Machine> Clocks<M> {
     /// both in nanoseconds.
     pub fn new(workers: usize, boost_ns: u64, sync_every_ns: u64) -> Arc<Self> {
         let word = || M::U64::new(0);
-        let cycles = |ns: u64| (ns as f64 * M::cycles_per_second() / 1e9) as Cycles;
+        let ticks = Ticks::new::<M>();
         Arc::new(Clocks {
-            origin: CachePadded::new(word()),
+            ticks,
             clocks: (0..workers).map(|_| CachePadded::new(word())).collect(),
             used: CachePadded::new(word()),
             boundaries: std::array::from_fn(|_| {
                 CachePadded::new(Boundary { claimed: word(), epoch: word(), stamp: word() })
             }),
-            boost: cycles(boost_ns),
-            sync_every: cycles(sync_every_ns),
+            boost: ticks.of_ns::<M>(boost_ns),
+            sync_every: ticks.of_ns::<M>(sync_every_ns),
         })
     }
 
@@ -97,14 +101,14 @@ pub struct Clock<M: Machine> {
     worker: usize,
     /// The worker whose clock it was compared with last.
     peer: usize,
-    /// The time of the last timestamp.
-    ticks: Cycles,
-    /// The core's clock at that time.
-    seen: Cycles,
+    /// The tick of the last timestamp.
+    ticks: u64,
+    /// The core's clock at that time, in ticks.
+    seen: u64,
     /// The core's clock at the last comparison with another worker's.
-    synced: Cycles,
-    /// The least time of the next timestamp.
-    floor: Cycles,
+    synced: u64,
+    /// The least tick of the next timestamp.
+    floor: u64,
     /// Whether the next timestamp is boosted.
     boosted: bool,
     /// The epoch of the last timestamp; 0 before the first.
@@ -119,12 +123,12 @@ impl<M: Machine> Clock<M> {
         let phase = M::phase();
         M::enter(phase.doing(Activity::Timestamp));
         M::step("timestamp");
-        let now = M::now();
+        let now = self.shared.ticks.now::<M>();
         self.ticks += now.saturating_sub(self.seen).max(1);
         self.seen = now;
         if epoch != self.epoch {
             self.enter(epoch);
-        } else if now - self.synced >= self.shared.sync_every {
+        } else if now.saturating_sub(self.synced) >= self.shared.sync_every {
             self.synchronise();
         }
         self.ticks = self.ticks.max(self.floor);
@@ -139,8 +143,8 @@ impl<M: Machine> Clock<M> {
         self.stamp_at(self.ticks)
     }
 
-    fn stamp_at(&self, ticks: Cycles) -> u64 {
-        ticks * self.shared.clocks.len() as u64 + self.worker as u64
+    fn stamp_at(&self, ticks: u64) -> u64 {
+        ticks::stamp_at(ticks, self.worker, self.shared.clocks.len())
     }
 
     /// Returns the time of the worker's last timestamp.
@@ -177,14 +181,7 @@ impl<M: Machine> Clock<M> {
     #[cold]
     fn enter(&mut self, epoch: u64) {
         if self.epoch == 0 {
-            // Relaxed, both: the exchange decides which worker's clock is the origin; no other data
-            // depends on it.
-            let origin = &self.shared.origin;
-            let first = match origin.compare_exchange(0, self.seen.max(1), Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => self.seen.max(1),
-                Err(origin) => origin,
-            };
-            self.ticks = self.seen.saturating_sub(first) + 1;
+            self.ticks = self.seen + 1;
             self.synced = self.seen;
         }
         self.epoch = epoch;
@@ -215,7 +212,7 @@ impl<M: Machine> Clock<M> {
                 // to end in an earlier epoch, so the engine's epochs order their stores before this
                 // load (`stamp`).
                 let latest = self.others().iter().map(|clock| clock.load(Ordering::Relaxed)).max().unwrap_or(0);
-                let stamp = (latest.max(self.ticks) + 1) * self.shared.clocks.len() as u64;
+                let stamp = ticks::stamp_at(latest.max(self.ticks) + 1, 0, self.shared.clocks.len());
                 // Relaxed: the next store publishes it.
                 boundary.stamp.store(stamp, Ordering::Relaxed);
                 // Release: publishes the boundary; pairs with the Acquire above.

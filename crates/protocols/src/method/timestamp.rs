@@ -17,6 +17,8 @@ use contend_engine::{AbortReason, option_choices, options};
 use contend_machine::{Activity, Atomic64, Machine, Ordering, Spin};
 use crossbeam_utils::CachePadded;
 
+use super::ticks::{Ticks, stamp_at};
+
 /// The source of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -87,6 +89,8 @@ impl From<OrderedTimestampOptions> for TimestampOptions {
 #[derive(Debug)]
 pub struct Timestamps<M: Machine> {
     options: TimestampOptions,
+    /// For [`Source::Clock`].
+    ticks: Ticks,
     counter: CachePadded<M::U64>,
     /// The number of the last worker in the mutex's queue, plus one; 0 if the mutex is free.
     tail: CachePadded<M::U64>,
@@ -109,7 +113,8 @@ impl<M: Machine> Timestamps<M> {
         let word = || CachePadded::new(M::U64::new(0));
         let places = (0..workers).map(|_| Place { waits: word(), next: word() }).collect();
         // The first is 1: time 0 is before all timestamps.
-        Arc::new(Timestamps { options, counter: CachePadded::new(M::U64::new(1)), tail: word(), places })
+        let ticks = Ticks::new::<M>();
+        Arc::new(Timestamps { options, ticks, counter: CachePadded::new(M::U64::new(1)), tail: word(), places })
     }
 
     /// Returns a new source with the same options, for workers with numbers below `workers`.
@@ -179,7 +184,7 @@ impl<M: Machine> Timestamps<M> {
 pub struct Stamper<M: Machine> {
     shared: Arc<Timestamps<M>>,
     worker: usize,
-    /// The next timestamp of the batch. With [`Source::Clock`]: the clock at the last timestamp.
+    /// The next timestamp of the batch. With [`Source::Clock`]: the tick of the last timestamp.
     next: u64,
     /// The end of the batch.
     end: u64,
@@ -197,7 +202,7 @@ impl<M: Machine> Stamper<M> {
     /// below it any more.
     pub fn now(&self) -> u64 {
         match self.shared.options.source {
-            Source::Clock => M::now() * self.shared.places.len() as u64,
+            Source::Clock => stamp_at(self.shared.ticks.now::<M>(), 0, self.shared.places.len()),
             // Relaxed: the protocol orders what its transactions do; a timestamp only names their
             // order.
             _ => self.shared.counter.load(Ordering::Relaxed),
@@ -238,8 +243,8 @@ impl<M: Machine> Stamper<M> {
             Source::Clock => {
                 // The clock can stand still between two calls. It can go back when the thread moves
                 // to another core.
-                self.next = M::now().max(self.next + 1);
-                self.next * shared.places.len() as u64 + self.worker as u64
+                self.next = shared.ticks.now::<M>().max(self.next + 1);
+                stamp_at(self.next, self.worker, shared.places.len())
             }
             Source::Hardware => M::central_add(&shared.counter, 1),
         };
