@@ -6,7 +6,7 @@
 //! one.
 //!
 //! Both also run through a pointer to the protocol. The laboratory calls files so, and all built-in
-//! workloads but YCSB (`Workload::IS_INLINED`).
+//! workloads but YCSB.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -101,11 +101,6 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// so that drawing allocates nothing.
     type Input: Default + Send;
 
-    /// Whether a release build compiles the workload with each protocol. Others are compiled once,
-    /// and call the protocol through a pointer. That costs the shortest transactions a twentieth of
-    /// their throughput, and the others less. Each pair takes seconds to compile.
-    const IS_INLINED: bool = false;
-
     /// Returns the names of the transaction types.
     fn kinds(&self) -> &'static [&'static str];
 

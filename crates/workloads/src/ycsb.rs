@@ -438,9 +438,6 @@ impl Workload for Ycsb {
     type Client = Client;
     type Input = Input;
 
-    // Its transactions are short, and those that others measure.
-    const IS_INLINED: bool = true;
-
     fn kinds(&self) -> &'static [&'static str] {
         &["read_only", "read_write", "long"]
     }
