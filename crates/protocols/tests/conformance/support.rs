@@ -79,30 +79,34 @@ pub(crate) fn for_no_control<M: Machine>(test: &impl ProtocolTest<M>) {
 }
 
 fn for_protocol<M: Machine>(info: ProtocolInfo, test: &impl ProtocolTest<M>) {
-    with_protocol::<M, _>(info.name, Visit { info, test }).expect("a registered name");
+    for Variant { label, make } in with_protocol::<M, _>(info.name, Variants).expect("a registered name") {
+        test.run(&format!("{}{label}", info.name), &make);
+    }
 }
 
-struct Visit<'a, T> {
-    info: ProtocolInfo,
-    test: &'a T,
+/// A protocol with one choice of its options.
+struct Variant<M: Machine> {
+    label: String,
+    // Erased: the tests and the engine below them are compiled once, and not once for each
+    // protocol.
+    make: Box<dyn Fn() -> Erased<M>>,
 }
 
-impl<M: Machine, T: ProtocolTest<M>> ProtocolVisitor<M> for Visit<'_, T> {
-    type Output = ();
+/// Returns a protocol's variants. It knows no test, so that it is compiled once for each protocol.
+struct Variants;
 
-    fn visit<P: NamedProtocol<M>>(self) {
+impl<M: Machine> ProtocolVisitor<M> for Variants {
+    type Output = Vec<Variant<M>>;
+
+    fn visit<P: NamedProtocol<M>>(self) -> Self::Output {
         let mut variants = variants::<P::Options>();
         let reads_snapshots = |options: &P::Options| P::new(options.clone()).reads_snapshots();
         assert_eq!(reads_snapshots(&P::options_with_snapshots()), P::SNAPSHOTS.is_some());
         if P::SNAPSHOTS.is_some() && !variants.iter().any(|(_, options)| reads_snapshots(options)) {
             variants.push((" with snapshots".to_owned(), P::options_with_snapshots()));
         }
-        for (label, options) in variants {
-            let name = format!("{}{label}", self.info.name);
-            // Erased: the tests and the engine below them are compiled once, and not once for each
-            // protocol.
-            self.test.run(&name, &|| Erased::new(P::new(options.clone())));
-        }
+        let erased = |options: P::Options| Box::new(move || Erased::new(P::new(options.clone())));
+        variants.into_iter().map(|(label, options)| Variant { label, make: erased(options) }).collect()
     }
 }
 
