@@ -4,7 +4,9 @@
 //! the machine was started. On a host of 3 GHz that has been up for five days, a timestamp of its
 //! clock, for a thousand workers, would take more than the 60 bits that a version's word has. So
 //! ticks are counted from the beginning of the protocol, and on a host they are longer than cycles
-//! ([`Machine::tick_shift`]). With a thousand workers they last for 200 days.
+//! ([`Machine::tick_shift`]). With a thousand workers they last for 200 days. Cicada's boosts after
+//! aborts make them end earlier: the default of a microsecond halves them at a million aborts a
+//! second of one worker.
 
 use contend_machine::{Cycles, Machine};
 
