@@ -6,7 +6,7 @@
 //! ticks are counted from the beginning of the protocol, and on a host they are longer than cycles
 //! ([`Machine::tick_shift`]). With a thousand workers they last for 200 days. Cicada's boosts after
 //! aborts make them end earlier: the default of a microsecond halves them at a million aborts a
-//! second of one worker.
+//! second of one worker, and the largest boost at ten thousand.
 
 use contend_machine::{Cycles, Machine};
 
@@ -61,7 +61,9 @@ fn used_up(workers: usize) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::multiversion::cicada::CicadaOptions;
     use contend_machine::Native;
+    use contend_model::Options;
 
     #[test]
     fn timestamps_of_a_thousand_workers_last_for_half_a_year() {
@@ -71,6 +73,19 @@ mod tests {
         let too_many = || stamp_at(ticks.of_ns::<Native>(days(2000)), 1023, 1024);
         assert!(std::panic::catch_unwind(too_many).is_err());
         assert!(std::panic::catch_unwind(|| stamp_at(u64::MAX, 0, 1)).is_err());
+    }
+
+    /// The clock advances by the boosts as well as by itself.
+    #[test]
+    fn the_largest_boosts_leave_timestamps_for_months() {
+        let largest = 100_000;
+        let valid = |ns: u64| CicadaOptions::default().set("cicada.boost_ns", &ns.to_string()).is_ok();
+        assert!(valid(largest) && !valid(largest + 1));
+        let ticks = Ticks::new::<Native>();
+        let aborts_per_second = 10_000;
+        let seconds = 90 * 24 * 60 * 60;
+        let boosts = seconds * aborts_per_second * ticks.of_ns::<Native>(largest);
+        assert!(stamp_at(ticks.of_ns::<Native>(seconds * 1_000_000_000) + boosts, 1023, 1024) > 0);
     }
 
     #[test]

@@ -125,8 +125,9 @@ options! {
         /// Keep no old versions: a transaction that comes too late to read the newest one aborts
         /// (Cicada-SV).
         "cicada.single_version" single_version: bool = false, in ();
-        /// By how much the next timestamp is larger after an abort, in nanoseconds.
-        "cicada.boost_ns" boost_ns: u64 = 1_000, in 0..=1_000_000_000;
+        /// By how much the next timestamp is larger after an abort, in nanoseconds. Larger boosts
+        /// would use up the clock's timestamps in days.
+        "cicada.boost_ns" boost_ns: u64 = 1_000, in 0..=100_000;
         /// The time after which a worker looks at another's clock, in nanoseconds.
         "cicada.sync_ns" sync_ns: u64 = 100_000, in 1..=1_000_000_000;
         flatten validating: ValidatingOptions;
