@@ -55,7 +55,7 @@ def folder(tmp_path_factory):
 
 
 def compared(folder, name, *arguments):
-    contend("compare", *arguments, "--warmup", "0.02", "--out", str(folder / name))
+    contend("compare", *arguments, "--out", str(folder / name))
     return folder / name / "report.html"
 
 
@@ -131,14 +131,16 @@ def databases(folder):
 def pages(folder):
     """A page of each kind, by name."""
     tpcc = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
-    small = ["--seconds", "0.1", "--windows", "3"]
+    few = ["--verify-transactions", "2000"]
+    small = ["--seconds", "0.1", "--windows", "3", "--warmup", "0.02", *few]
+    on_chip = ["--set", "ycsb.records=10k", "--seconds", "1e-4", "--windows", "3", "--warmup", "5e-5", *few]
     made = {
-        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13", "--verify-transactions", "2000"),
+        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13", "--warmup", "0.02", *few),
         "kinds": compared(folder, "kinds", "tpcc", *tpcc, "--breakdown", *small),
         "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
         "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),
-        "chip": compared(folder, "chip", "ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", "--set", "ycsb.records=10k"),
-        "open": compared(folder, "open", "ycsb-a", "--protocols", "none,silo,mvto", "--machine", "abyss:4", "--rate", "300k", "--set", "ycsb.records=10k"),
+        "chip": compared(folder, "chip", "ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", *on_chip),
+        "open": compared(folder, "open", "ycsb-a", "--protocols", "none,silo,mvto", "--machine", "abyss:4", "--rate", "300k", *on_chip),
         "saturation": written(folder, "saturation", "saturate", "ycsb-a", "--protocols", "silo,mvto", "--machine", "abyss:4", "--p99", "50us",
                               "--transactions", "1000", "--set", "ycsb.records=1k"),
         "advice": written(folder, "advice", "advise", "bank", "--budget", "5s", "--cores", "2,4", "--set", "bank.accounts=1k"),

@@ -56,8 +56,8 @@ def test_a_page_fits_and_can_be_read(chromium, pages, name, width, scheme):
         assert page.evaluate(MISPLACED) == []
         assert page.evaluate(SMALL) == []
     assert page.evaluate(UNNAMED) == []
-    # A tablet's page is a wide one. The page of many entries has no colours of its own, and is long to judge.
-    if width != 768 and (name, scheme) != ("many", "dark"):
+    # A tablet's page is a wide one. The page of many entries has nothing of its own but their number, and is long to judge.
+    if width != 768 and (name != "many" or width == 360):
         found = Axe().run(page, options=RULES)
         assert found.violations_count == 0, found.generate_report()
     assert wrong == [] and page.title() != "ran"
