@@ -11,7 +11,7 @@ use contend_machine::Native;
 
 use crate::support::{
     ENGINE_OPTIONS, GenericTest, INDEXES, LEFT, Pair, RIGHT, Triple, engine, engine_with, for_each_protocol,
-    for_no_control, pairs,
+    for_no_control, is_thorough, pairs,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -157,9 +157,9 @@ pub(crate) struct OwnReads;
 impl GenericTest<Native> for OwnReads {
     fn run<P: Protocol<Native>>(&self, name: &str, make: &dyn Fn() -> P) {
         for index in INDEXES {
-            for options in ENGINE_OPTIONS {
+            for options in if is_thorough(name) { &ENGINE_OPTIONS[..] } else { &ENGINE_OPTIONS[..2] } {
                 for history in [false, true] {
-                    own_reads(name, make, index, history, &options);
+                    own_reads(name, make, index, history, options);
                 }
             }
         }

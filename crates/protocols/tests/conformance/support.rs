@@ -110,6 +110,12 @@ impl<M: Machine> ProtocolVisitor<M> for Variants {
     }
 }
 
+/// Whether a test of this name is of a protocol's default options. Other choices are tested with
+/// fewer cases, unless more rounds than usual are asked for.
+pub(crate) fn is_thorough(name: &str) -> bool {
+    !name.contains(' ') || rounds() > 1
+}
+
 /// Returns the default options, and each other choice of an option with named choices.
 pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
     let mut variants = vec![(String::new(), O::default())];
