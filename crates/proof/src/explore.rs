@@ -21,6 +21,7 @@ use std::time::Duration;
 use contend_engine::fault::Fault;
 use contend_engine::{Erased, NamedProtocol};
 use contend_model::counted;
+use contend_protocols::fault::Chosen;
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::{ProtocolPlan, RunConfig, RunError, RunPlan, Stop};
 use contend_sim::Simulated;
@@ -318,12 +319,12 @@ pub fn explore_protocol<P: NamedProtocol<Simulated>>(
 }
 
 /// Explores on a thread of its own, since the explorer's machine keeps its memory per host thread.
+/// The thread has the fault that this one has chosen.
 fn on_own_thread(make: OfWorkload<'_>, factory: impl FnOnce() -> Factory + Send) -> Result<Explored, RunError> {
+    let fault = Chosen::id();
+    let explore = move || make.plan.workload.visit(OnWorkload { make, protocol: factory() });
     std::thread::scope(|scope| {
-        let explored = scope.spawn(move || {
-            let protocol = factory();
-            make.plan.workload.visit(OnWorkload { make, protocol })
-        });
+        let explored = scope.spawn(move || Chosen::during(fault, explore));
         explored.join().expect("an exploration does not panic")
     })
 }

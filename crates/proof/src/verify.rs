@@ -73,7 +73,7 @@ mod tests {
     use contend_runner::{RunConfig, Silent};
     use contend_workloads::ycsb::Ycsb;
 
-    type NoValidation = Only<{ id("IGNORE_LOCKS_IN_VALIDATION") }, { id("SKIP_VALIDATION_OF_WRITTEN") }>;
+    type NoValidation = Only<{ id("ignore_locks_in_validation") }, { id("skip_validation_of_written") }>;
 
     fn verify_ycsb<P: NamedProtocol<Native>>(settings: &[(&str, &str)]) -> Verification {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();

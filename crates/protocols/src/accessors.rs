@@ -101,7 +101,7 @@ pub(crate) fn unlink<M: Machine, F: AccessFaults>(
         // Acquire: as in `lock`. Relaxed: a failed exchange is not tried again.
         let locked = word & LOCKED == 0
             && cell.word().compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if locked && (!list_of(cell).is_empty() && !F::UNLINK_READ || is_kept(cell)) {
+        if locked && (!list_of(cell).is_empty() && !F::unlink_read() || is_kept(cell)) {
             unlock(cell, word);
             return None;
         }
@@ -119,19 +119,19 @@ faults! {
     /// The deliberate faults of protocols with lists of accessors.
     pub trait AccessFaults: FenceFaults {
         /// A transaction does not wait for the transactions that it depends on to end.
-        FORGET_PREDECESSORS,
+        forget_predecessors,
         /// A transaction that aborts does not doom the transactions that have seen its writes.
-        FORGET_DEPENDENTS,
+        forget_dependents,
         /// A write depends on the newest accessor only.
-        LAST_ACCESSOR_ONLY,
+        last_accessor_only,
         /// A write depends on no reader.
-        IGNORE_READERS,
+        ignore_readers,
         /// A transaction whose own access is void restores what it has saved all the same.
-        RESTORE_VOID,
+        restore_void,
         /// A transaction that aborts ends before it dooms others.
-        DOOM_AFTER_END,
+        doom_after_end,
         /// A tombstone leaves its index though a running transaction has accessed it.
-        UNLINK_READ,
+        unlink_read,
     }
     pub const FAULTS;
 }

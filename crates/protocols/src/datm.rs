@@ -186,7 +186,7 @@ impl<M: Machine> DatmWorker<M> {
                 return Err(Abort::new(AbortReason::Cascaded));
             }
             let wrote = |other: &Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
-            if list_of(*cell).newer_than(&own).any(wrote) && !F::TRUST_OWN_READS {
+            if list_of(*cell).newer_than(&own).any(wrote) && !F::trust_own_reads() {
                 return Err(cx.conflict_at(*cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
@@ -477,7 +477,7 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
             return Err(Abort::new(AbortReason::Cascaded));
         }
         for (shown, (_, word)) in local.shown.drain(first..end).zip(local.locked.drain(..)) {
-            let word = shown.put_back(cx, &self.progress, &local.saved, word, !F::KEEP_INTERMEDIATE_READS);
+            let word = shown.put_back(cx, &self.progress, &local.saved, word, !F::keep_intermediate_reads());
             shown.accessor.make_read();
             unlock(shown.cell, word);
         }
@@ -486,12 +486,12 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
         self.show_rest(cx, local)?;
-        if F::VALIDATE_BEFORE_WAITING {
+        if F::validate_before_waiting() {
             Self::validate_leaves(cx)?;
         }
         // No predecessor can be added from here on: the transaction accesses nothing more.
         local.member.wait_for_commits::<F>(&self.progress, Some(self.options.timeout_ns))?;
-        if !F::VALIDATE_BEFORE_WAITING {
+        if !F::validate_before_waiting() {
             Self::validate_leaves(cx)?;
         }
         local.member.pass_commit_point(&self.progress)?;
@@ -510,7 +510,7 @@ impl<M: Machine, F: DatmFaults> Protocol<M> for Datm<M, F> {
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
         local.failed += u32::from(reason.is_conflict());
         local.unlock();
-        if F::DOOM_AFTER_END {
+        if F::doom_after_end() {
             self.progress.end(local.member.own);
         }
         for shown in local.shown.iter().rev() {
@@ -533,12 +533,12 @@ faults! {
     /// The deliberate faults of DATM.
     pub trait DatmFaults: AccessFaults {
         /// A transaction accesses a cell again though another has written it since.
-        TRUST_OWN_READS,
+        trust_own_reads,
         /// A transaction that takes a shown row back does not doom the transactions that have seen
         /// it.
-        KEEP_INTERMEDIATE_READS,
+        keep_intermediate_reads,
         /// The leaves are validated before the wait for predecessors, and not after it.
-        VALIDATE_BEFORE_WAITING,
+        validate_before_waiting,
     }
     pub const FAULTS;
 }

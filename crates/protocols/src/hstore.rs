@@ -355,9 +355,9 @@ faults! {
     /// The deliberate faults of H-Store.
     pub trait HStoreFaults: QueueFaults {
         /// Only the first of several partitions is held.
-        LOCK_ONLY_FIRST_PARTITION,
+        lock_only_first_partition,
         /// Partitions are given back before the writes are installed.
-        RELEASE_BEFORE_INSTALL,
+        release_before_install,
     }
     pub const FAULTS;
 }
@@ -367,12 +367,12 @@ impl<M: Machine, F: HStoreFaults> HStore<M, F> {
     /// Returns the declared partitions that the transaction locks: all, without a fault.
     #[inline(always)]
     fn partitions_to_lock(declared: &[usize]) -> &[usize] {
-        if F::LOCK_ONLY_FIRST_PARTITION { &declared[..declared.len().min(1)] } else { declared }
+        if F::lock_only_first_partition() { &declared[..declared.len().min(1)] } else { declared }
     }
 
     /// Returns whether a commit releases the partitions before it installs: not without a fault.
     #[inline(always)]
     fn releases_too_early() -> bool {
-        F::RELEASE_BEFORE_INSTALL
+        F::release_before_install()
     }
 }

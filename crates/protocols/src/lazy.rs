@@ -216,7 +216,7 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
         for row in cx.declaration.sorted_rows() {
             let Some(cells) = row.cells() else { continue };
             for cell in cells {
-                local.requests.ask::<F>(cell, ticket, row.writes && !F::SHARE_WRITES);
+                local.requests.ask::<F>(cell, ticket, row.writes && !F::share_writes());
             }
         }
         for range in cx.declaration.insert_ranges() {
@@ -315,7 +315,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         columns: Projection<'_>,
     ) -> Result<RecordState, Abort> {
         self.take_turn(cx.worker, local)?;
-        if local.part != Part::Later && !F::IGNORE_WRITERS {
+        if local.part != Part::Later && !F::ignore_writers() {
             for cell in at.cells(columns.groups()) {
                 requests::await_writer(cell, &self.sequence, &mut local.known);
             }
@@ -376,7 +376,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
     fn begin_later(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
         self.take_turn(cx.worker, local)?;
         local.requests.clear();
-        if !F::KEEP_NO_TURN && !Self::all_stay(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
+        if !F::keep_no_turn() && !Self::all_stay(cx) || cx.declaration.insert_ranges().len() > inserts::MOST {
             // Nothing needs to be shown now: no other transaction gets the turn before the end.
             local.part = Part::LaterInTurn;
             local.seen = cx.writes.len();
@@ -384,16 +384,16 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
             local.hidden.extend(0..local.seen);
             return Ok(());
         }
-        if F::PASS_BEFORE_INSTALL {
+        if F::pass_before_install() {
             self.pass_border(local);
         }
         // The application's updates may panic here. Then the transaction still has the turn.
         Self::install_now(cx, local);
-        if F::PASS_BEFORE_REQUESTS {
+        if F::pass_before_requests() {
             self.pass_border(local);
         }
         self.ask(cx, local);
-        if !F::PASS_BEFORE_REQUESTS && !F::PASS_BEFORE_INSTALL {
+        if !F::pass_before_requests() && !F::pass_before_install() {
             self.pass_border(local);
         }
         M::step("wait for rows");
@@ -407,13 +407,13 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
         self.take_turn(cx.worker, local)?;
         // A later part looks into no gap but its own ranges, for which it has waited.
         let waited = local.part != Part::Later
-            && !F::FORGET_INSERTS
+            && !F::forget_inserts()
             && self.inserts.wait(&self.sequence, &mut local.known, &range);
-        Ok(waited || is_first && !F::MISS_BEFORE_TURN)
+        Ok(waited || is_first && !F::miss_before_turn())
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut LazyWorker<M>) -> Result<(), Abort> {
-        if F::END_EARLY && local.part == Part::Later {
+        if F::end_early() && local.part == Part::Later {
             self.end(cx.worker, local);
         }
         match local.part {
@@ -422,7 +422,7 @@ impl<M: Machine, F: LazyFaults> Protocol<M> for Lazy<M, F> {
             Part::Later | Part::LaterInTurn => Self::install_rest(cx, local),
         }
         local.tombstones.unlock_all();
-        if !F::END_EARLY || local.part != Part::Later {
+        if !F::end_early() || local.part != Part::Later {
             self.end(cx.worker, local);
         }
         Ok(())
@@ -448,28 +448,28 @@ faults! {
     /// The deliberate faults of lazy evaluation.
     pub trait LazyFaults {
         /// A transaction passes the turn on before it has asked for the rows of its later part.
-        PASS_BEFORE_REQUESTS,
+        pass_before_requests,
         /// A transaction passes the turn on before the writes of its first part are installed.
-        PASS_BEFORE_INSTALL,
+        pass_before_install,
         /// A first part does not wait for earlier transactions that still write the row.
-        IGNORE_WRITERS,
+        ignore_writers,
         /// A write does not wait for earlier readers.
-        IGNORE_READERS,
+        ignore_readers,
         /// Rows that the later part writes are asked for as if it only read them.
-        SHARE_WRITES,
+        share_writes,
         /// A later part runs before its rows are granted.
-        GRANT_OUT_OF_ORDER,
+        grant_out_of_order,
         /// A transaction looks for the earlier ones after it has asked itself, and so waits for
         /// itself.
-        CAPTURE_AFTER_OWN,
+        capture_after_own,
         /// A transaction does not wait for what earlier later parts will insert.
-        FORGET_INSERTS,
+        forget_inserts,
         /// A transaction passes the turn on although it has named a row that does not exist.
-        KEEP_NO_TURN,
+        keep_no_turn,
         /// A transaction believes that a key has no row because it had none before its turn.
-        MISS_BEFORE_TURN,
+        miss_before_turn,
         /// A transaction ends before it has installed the writes of its later part.
-        END_EARLY,
+        end_early,
     }
     pub const FAULTS;
 }

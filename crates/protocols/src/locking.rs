@@ -530,13 +530,13 @@ faults! {
     /// The deliberate faults of all locking protocols.
     pub trait LockingFaults: FenceFaults {
         /// A write of some columns locks and changes the cell next to theirs.
-        WRITE_WRONG_CELL,
+        write_wrong_cell,
         /// A tombstone leaves its index though a transaction has locked it.
-        UNLINK_LOCKED,
+        unlink_locked,
         /// Shared locks are released right after the read.
-        RELEASE_SHARED_EARLY,
+        release_shared_early,
         /// An exclusive lock is granted while other transactions hold the cell shared.
-        IGNORE_READERS,
+        ignore_readers,
     }
     pub const FAULTS;
 }
@@ -545,7 +545,7 @@ faults! {
 /// a fault.
 #[inline(always)]
 pub(crate) fn readers_block<F: LockingFaults>() -> bool {
-    !F::IGNORE_READERS
+    !F::ignore_readers()
 }
 
 /// Where the algorithm asks for its faults.
@@ -557,7 +557,7 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         let cells = at.table.cell_count() as u32;
-        if !L::Faults::WRITE_WRONG_CELL || mode == LockMode::Shared || cells == 1 || groups == Groups::ALL {
+        if !L::Faults::write_wrong_cell() || mode == LockMode::Shared || cells == 1 || groups == Groups::ALL {
             return None;
         }
         let next = groups.into_iter().map(|group| (group as u32 + 1) % cells);
@@ -571,7 +571,7 @@ impl<L> TwoPhase<L> {
     where
         L: LockManager<M>,
     {
-        !L::Faults::RELEASE_SHARED_EARLY || mode == LockMode::Exclusive
+        !L::Faults::release_shared_early() || mode == LockMode::Exclusive
     }
 
     /// Unlinks a tombstone without its locks: not without a fault.
@@ -581,6 +581,6 @@ impl<L> TwoPhase<L> {
         L: LockManager<M>,
     {
         let change = |cell, clear, set| _ = L::Word::set_flags(cell, clear, set);
-        L::Faults::UNLINK_LOCKED.then(|| flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change))
+        L::Faults::unlink_locked().then(|| flags::unlink_held(tombstone, |cell| Some(L::Word::flags(cell)), change))
     }
 }

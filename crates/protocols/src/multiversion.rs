@@ -176,7 +176,7 @@ fn deletion_epoch<'a, M: Machine>(cell: Cell<M>) -> &'a M::U64 {
 /// read.
 #[inline(always)]
 pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
-    if F::FORGET_READS {
+    if F::forget_reads() {
         return;
     }
     // SeqCst, both: before the look at the intent; pairs with `rts_under_intent`.
@@ -190,14 +190,14 @@ pub(crate) fn raise_rts<M: Machine, F: VersionFaults>(cell: Cell<M>, ts: u64) {
 pub(crate) fn rts_under_intent<M: Machine, F: VersionFaults>(cell: Cell<M>) -> u64 {
     // SeqCst: after the intent is placed; pairs with `raise_rts`, where the rts comes before the
     // look at the intent.
-    if F::OVERTAKE_READS { 0 } else { rts_of(cell).load(Ordering::SeqCst) }
+    if F::overtake_reads() { 0 } else { rts_of(cell).load(Ordering::SeqCst) }
 }
 
 /// Returns the function that says for which intents a transaction waits: those of transactions with
 /// a timestamp earlier than `ts`.
 #[inline(always)]
 pub(crate) fn waits_for_earlier_than<F: VersionFaults>(ts: u64) -> impl Fn(u64) -> bool + Copy {
-    move |intent| intent < ts && !F::IGNORE_PREWRITES
+    move |intent| intent < ts && !F::ignore_prewrites()
 }
 
 /// Raises the `rts` of a leaf to `ts`: a transaction of this time depends on the leaf's keys, which
@@ -293,13 +293,13 @@ faults! {
     /// The deliberate faults that every protocol of the family can have.
     pub trait VersionFaults {
         /// A read leaves no timestamp.
-        FORGET_READS,
+        forget_reads,
         /// A write does not look at the timestamps of reads.
-        OVERTAKE_READS,
+        overtake_reads,
         /// A read does not wait for an older transaction that is going to write what it reads.
-        IGNORE_PREWRITES,
+        ignore_prewrites,
         /// Where versions were taken out of a chain, a read takes the next older one.
-        IGNORE_GAPS,
+        ignore_gaps,
     }
     pub const FAULTS;
 }

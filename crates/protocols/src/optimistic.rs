@@ -77,9 +77,6 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
     const PROVIDES_WRITE_COUNTERS: bool = false;
     /// The flags with which a placeholder begins.
     const PLACEHOLDER: u64 = ABSENT;
-    /// Whether the read of a cell that the transaction is going to write is marked: the lock that
-    /// validation finds there is the transaction's own.
-    const MARKS_WRITES: bool = true;
     /// Whether the protocol treats pieces by themselves ([`Protocol::uses_pieces`]).
     const PIECES: bool = false;
     /// The protocol's options.
@@ -96,6 +93,13 @@ pub trait Validation<M: Machine>: Send + Sync + Sized + 'static {
 
     /// Makes the shared state.
     fn new(options: Self::Options) -> Self;
+
+    /// Whether the read of a cell that the transaction is going to write is marked: the lock that
+    /// validation finds there is the transaction's own.
+    #[inline(always)]
+    fn marks_writes() -> bool {
+        true
+    }
 
     /// Returns the options of the wait between a transaction's last read and its commit.
     fn read_phase(&self) -> &ReadPhaseOptions;
@@ -378,7 +382,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
         self.validation.before_access(own, at, groups, Some(mode))?;
         let first = reads.entries.len();
         let keeps_waiting = |word| self.validation.keeps_waiting(own, word);
-        let found = reads.prepare_write(cx, at, groups, mode, V::MARKS_WRITES, keeps_waiting)?;
+        let found = reads.prepare_write(cx, at, groups, mode, V::marks_writes(), keeps_waiting)?;
         self.validation.after_read(own, reads.entries.get(first..).unwrap_or_default())?;
         Ok(found)
     }
@@ -470,7 +474,7 @@ impl<M: Machine, V: Validation<M>> Protocol<M> for Validating<V> {
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let may_go = |word| self.validation.lets_unlink(tombstone, word);
-        match unlink_unlocked(tombstone, V::Faults::UNLINK_LOCKED, may_go) {
+        match unlink_unlocked(tombstone, V::Faults::unlink_locked(), may_go) {
             UnlinkOutcome::Marked { .. } => UnlinkOutcome::Marked { time: self.validation.read_up_to(tombstone) },
             outcome => outcome,
         }
@@ -550,13 +554,13 @@ faults! {
     /// The faults that the family's code has.
     pub trait OptimisticFaults: FenceFaults {
         /// Validation does not look whether a record that was read is being written.
-        IGNORE_LOCKS_IN_VALIDATION,
+        ignore_locks_in_validation,
         /// A tombstone leaves its index though a transaction has locked it.
-        UNLINK_LOCKED,
+        unlink_locked,
         /// A commit loads the epoch, and validates, in an order that not all need agree on: another
         /// that must come later may have an earlier epoch. Only a model checker of weak memory
         /// finds that.
-        FORGET_ORDER_OF_EPOCHS,
+        forget_order_of_epochs,
     }
     pub const FAULTS;
 }

@@ -523,11 +523,11 @@ faults! {
     /// The deliberate faults of timestamp ordering.
     pub trait TimestampOrderingFaults: FenceFaults {
         /// A read leaves no timestamp.
-        FORGET_READS,
+        forget_reads,
         /// A write does not look at the timestamps of reads.
-        OVERTAKE_READS,
+        overtake_reads,
         /// A read does not wait for an older write that is announced.
-        IGNORE_PREWRITES,
+        ignore_prewrites,
     }
     pub const FAULTS;
 }
@@ -539,7 +539,7 @@ impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
     fn raise_rts(cell: Cell<M>, ts: u64) {
         let rts = timestamps(cell).rts;
         // Relaxed, both: under the latch.
-        if rts.load(Ordering::Relaxed) < ts && !F::FORGET_READS {
+        if rts.load(Ordering::Relaxed) < ts && !F::forget_reads() {
             rts.store(ts, Ordering::Relaxed);
         }
     }

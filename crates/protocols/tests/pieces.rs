@@ -390,7 +390,7 @@ fn inserts_behind_a_reader<P: NamedProtocol<Native, Options = Ic3Options>>() -> 
 fn the_heir_of_a_leaf_has_its_readers() {
     // It waits for the reader, until it has waited too long.
     assert_eq!(reason(inserts_behind_a_reader::<Protocol>()), AbortReason::LockTimeout);
-    type Broken = Only<{ id("LARGER_WORD_OF_LEAVES") }>;
+    type Broken = Only<{ id("larger_word_of_leaves") }>;
     assert_eq!(inserts_behind_a_reader::<Faulty<Ic3<Native, Broken>, Broken>>(), Ok(()));
 }
 

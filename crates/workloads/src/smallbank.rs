@@ -520,7 +520,7 @@ mod tests {
     fn write_skew_is_found() {
         /// Validates the reads of rows that are also written, and no others. Like snapshot
         /// isolation this allows write skew.
-        type Skewed = Only<{ id("FORGET_READ_ONLY") }>;
+        type Skewed = Only<{ id("forget_read_only") }>;
         fn two_at_once<P: NamedProtocol<Native>>() -> Result<Checked, Violation> {
             let world = world::<P, SmallBank>(&small());
             let (engine, bank) = &world;

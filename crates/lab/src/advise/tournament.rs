@@ -464,7 +464,7 @@ mod tests {
     use contend_workloads::ycsb::Ycsb;
 
     /// Silo that does not validate, in the place of TicToc.
-    type Broken = Silo<Only<{ id("IGNORE_LOCKS_IN_VALIDATION") }, { id("SKIP_VALIDATION_OF_WRITTEN") }>>;
+    type Broken = Silo<Only<{ id("ignore_locks_in_validation") }, { id("skip_validation_of_written") }>>;
 
     fn prove(
         plan: &RunPlan,

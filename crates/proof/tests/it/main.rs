@@ -4,6 +4,7 @@ mod crash;
 mod determinism;
 mod explorer;
 mod mutants;
+mod shop;
 
 #[global_allocator]
 static ALLOCATOR: contend_proof::Rewindable<std::alloc::System> = contend_proof::Rewindable(std::alloc::System);

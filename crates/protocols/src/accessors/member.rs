@@ -53,10 +53,10 @@ impl<M: Machine> Member<M> {
     pub(crate) fn depend_on_earlier<F: AccessFaults>(&mut self, list: &AccessList<'_, M>, writes: bool) {
         for other in list.iter().filter(|other| !other.is(Accessor::<M>::VOID)) {
             let wrote = other.is(Accessor::<M>::WROTE);
-            if wrote || writes && !F::IGNORE_READERS {
+            if wrote || writes && !F::ignore_readers() {
                 self.depend_on(other.owner());
             }
-            if wrote || F::LAST_ACCESSOR_ONLY {
+            if wrote || F::last_accessor_only() {
                 break;
             }
         }
@@ -87,7 +87,7 @@ impl<M: Machine> Member<M> {
         limit_ns: Option<u64>,
     ) -> Result<(), Abort> {
         let mut until = None;
-        while let Some(&other) = self.predecessors.last().filter(|_| !F::FORGET_PREDECESSORS) {
+        while let Some(&other) = self.predecessors.last().filter(|_| !F::forget_predecessors()) {
             M::step("wait for commits");
             let mut spin = Spin::<M>::new();
             while !progress.has_decided(other) {

@@ -55,10 +55,10 @@ impl<M: Machine> Shown<M> {
         M::step("undo");
         let word = lock(self.cell);
         locked(cx);
-        if self.accessor.is(Accessor::<M>::VOID) && !F::RESTORE_VOID {
+        if self.accessor.is(Accessor::<M>::VOID) && !F::restore_void() {
             return unlock(self.cell, word);
         }
-        let word = self.put_back(cx, progress, saved, word, !F::FORGET_DEPENDENTS);
+        let word = self.put_back(cx, progress, saved, word, !F::forget_dependents());
         self.accessor.make_void();
         restored();
         unlock(self.cell, word);

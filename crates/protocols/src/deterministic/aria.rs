@@ -436,24 +436,24 @@ faults! {
     /// The deliberate faults of Aria.
     pub trait AriaFaults: FenceFaults {
         /// Two transactions of a batch may write the same row.
-        IGNORE_WAW,
+        ignore_waw,
         /// A transaction does not notice that an earlier one writes what it has read.
-        IGNORE_RAW,
+        ignore_raw,
         /// Reads are not reserved, so a transaction does not notice that an earlier one has read
         /// what it writes.
-        FORGET_READS,
+        forget_reads,
         /// Gaps are not reserved.
-        FORGET_GAP_RESERVATIONS,
+        forget_gap_reservations,
         /// A transaction says that it is ready before it has reserved.
-        RESERVE_LATE,
+        reserve_late,
         /// A batch begins before the batch before has been installed.
-        BEGIN_EARLY,
+        begin_early,
         /// The collector takes a tombstone out of the index that a transaction is about to give a
         /// row.
-        UNLINK_RESERVED,
+        unlink_reserved,
         /// Of two transactions that write a row, the one may commit that has reserved first. So the
         /// final state depends on more than the input.
-        FIRST_COME,
+        first_come,
     }
     pub const FAULTS;
 }
@@ -463,14 +463,14 @@ impl<M: Machine, F: AriaFaults> Aria<M, F> {
     /// Returns the conflicts that count: all, without a fault.
     #[inline(always)]
     fn believes(found: Conflicts) -> Conflicts {
-        Conflicts { waw: found.waw && !F::IGNORE_WAW, raw: found.raw && !F::IGNORE_RAW, ..found }
+        Conflicts { waw: found.waw && !F::ignore_waw(), raw: found.raw && !F::ignore_raw(), ..found }
     }
 
     /// Reserves a cell for a transaction that writes it.
     #[inline(always)]
     fn reserve_write(cell: Cell<M>, ticket: u64) {
         let word = writer(cell);
-        if !F::FIRST_COME {
+        if !F::first_come() {
             return reserve::<M>(word, ticket);
         }
         // Relaxed: as in `reserve`.
@@ -487,36 +487,36 @@ impl<M: Machine, F: AriaFaults> Aria<M, F> {
     fn is_lost(cell: Cell<M>, ticket: u64) -> bool {
         let word = writer(cell);
         // Relaxed: as in `is_behind`.
-        if F::FIRST_COME { word.load(Ordering::Relaxed) != ticket } else { is_behind::<M>(word, ticket) }
+        if F::first_come() { word.load(Ordering::Relaxed) != ticket } else { is_behind::<M>(word, ticket) }
     }
 
     /// Returns whether reads are reserved: always, without a fault.
     #[inline(always)]
     fn keeps_reads() -> bool {
-        !F::FORGET_READS
+        !F::forget_reads()
     }
 
     /// Returns whether gaps are reserved: always, without a fault.
     #[inline(always)]
     fn keeps_gaps() -> bool {
-        !F::FORGET_GAP_RESERVATIONS
+        !F::forget_gap_reservations()
     }
 
     /// Returns whether a transaction is ready before its reservations: not without a fault.
     #[inline(always)]
     fn reserves_late() -> bool {
-        F::RESERVE_LATE
+        F::reserve_late()
     }
 
     /// Returns whether a transaction waits for the batch before: always, without a fault.
     #[inline(always)]
     fn waits_for_installs() -> bool {
-        !F::BEGIN_EARLY
+        !F::begin_early()
     }
 
     /// Returns whether the collector ignores reservations: not without a fault.
     #[inline(always)]
     fn unlinks_reserved() -> bool {
-        F::UNLINK_RESERVED
+        F::unlink_reserved()
     }
 }

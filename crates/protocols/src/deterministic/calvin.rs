@@ -95,14 +95,14 @@ impl<M: Machine, F: CalvinFaults> Calvin<M, F> {
         local.locks.clear();
         for row in cx.declaration.rows() {
             let (table, key) = row.table_and_key();
-            local.locks.push(Lock::of_row(table, key, row.writes && !F::SHARE_WRITES));
+            local.locks.push(Lock::of_row(table, key, row.writes && !F::share_writes()));
         }
         local.kind = Kind::Rows;
         if local.locks.is_empty() {
             local.locks.extend(cx.declaration.partitions().iter().map(|number| Lock::of_partition(*number)));
             local.kind = if local.locks.is_empty() { Kind::Everything } else { Kind::Partitions };
         }
-        if F::ASK_FOR_ONE {
+        if F::ask_for_one() {
             local.locks.truncate(1);
         }
         if local.locks.len() > requests::MOST {
@@ -169,7 +169,7 @@ impl<M: Machine, F: CalvinFaults> Protocol<M> for Calvin<M, F> {
         // All have asked in the batch before, so all have looked at the lists of the one before
         // that, which are filled anew now. A worker that gave up its waits can be ahead.
         self.rounds.wait(&mut local.member, ready.saturating_sub(2))?;
-        if F::ASK_LATE {
+        if F::ask_late() {
             self.rounds.reach_ready(&mut local.member);
         }
         M::step("ask for locks");
@@ -231,12 +231,12 @@ impl<M: Machine, F: CalvinFaults> Protocol<M> for Calvin<M, F> {
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut CalvinWorker<M>) -> Result<(), Abort> {
-        if F::END_EARLY {
+        if F::end_early() {
             self.rounds.reach_done(&mut local.member);
         }
         alone::install_all(cx);
         local.tombstones.unlock_all();
-        if !F::END_EARLY {
+        if !F::end_early() {
             self.rounds.reach_done(&mut local.member);
         }
         Ok(())
@@ -267,20 +267,20 @@ faults! {
     /// The deliberate faults of Calvin.
     pub trait CalvinFaults {
         /// A transaction asks for the first of its locks only.
-        ASK_FOR_ONE,
+        ask_for_one,
         /// Rows that a transaction writes are locked in shared mode.
-        SHARE_WRITES,
+        share_writes,
         /// A writer does not wait for earlier readers.
-        PASS_READERS,
+        pass_readers,
         /// A transaction says that it is ready before it has asked.
-        ASK_LATE,
+        ask_late,
         /// A transaction ends before it has installed its writes.
-        END_EARLY,
+        end_early,
         /// A transaction ignores those of its batch that have declared in another way.
-        IGNORE_KINDS,
+        ignore_kinds,
         /// Of two transactions that ask for a lock, the one comes first that has asked first. So
         /// the final state depends on more than the input.
-        GRANT_BY_ARRIVAL,
+        grant_by_arrival,
     }
     pub const FAULTS;
 }

@@ -18,25 +18,25 @@ faults! {
     /// Faults that wrap a whole operation.
     pub trait OperationFaults {
         /// Misses and scans leave no trace: they observe no leaf, or mark none as read.
-        FORGET_GAPS,
+        forget_gaps,
         /// A placeholder looks like a committed row.
-        SHOW_PLACEHOLDERS,
+        show_placeholders,
         /// An insert that aborts leaves its placeholder behind as a row.
-        KEEP_ABORTED_INSERTS,
+        keep_aborted_inserts,
         /// Commit-time updates are applied before their cells are locked.
-        MERGE_BEFORE_LOCK,
+        merge_before_lock,
         /// Leaves are validated before the locks of updates are taken.
-        VALIDATE_BEFORE_LOCKS,
+        validate_before_locks,
         /// A tombstone leaves its index two epochs before the last snapshot has ended that shows
         /// its row.
-        FORGET_SNAPSHOTS_OF_TOMBSTONES,
+        forget_snapshots_of_tombstones,
         /// A tombstone leaves its index though a transaction may run that began before the
         /// deletion.
-        FORGET_AGE_OF_TOMBSTONES,
+        forget_age_of_tombstones,
         /// A tombstone leaves its index one epoch earlier.
-        UNLINK_EARLY,
+        unlink_early,
         /// A tombstone that leaves its index does not leave behind when it was read last.
-        FORGET_READERS_OF_TOMBSTONES,
+        forget_readers_of_tombstones,
     }
     pub const OPERATION_FAULTS;
 }
@@ -174,7 +174,7 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         change: &Change<M>,
     ) -> Result<(), Abort> {
         self.protocol.placeholder_inserted(cx, local, at, change)?;
-        if F::SHOW_PLACEHOLDERS {
+        if F::show_placeholders() {
             at.cells(Groups::ALL).for_each(|cell| show(cell.word(), true));
         }
         Ok(())
@@ -188,7 +188,7 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         leaf: Leaf<M>,
         version: u64,
     ) -> Result<(), Abort> {
-        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
+        if F::forget_gaps() { Ok(()) } else { self.protocol.observe_leaf(cx, local, table, leaf, version) }
     }
 
     fn observes_ranges(&self) -> bool {
@@ -203,7 +203,7 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         low: &[u64],
         high: &[u64],
     ) -> Result<(), Abort> {
-        if F::FORGET_GAPS { Ok(()) } else { self.protocol.observe_range(cx, local, table, low, high) }
+        if F::forget_gaps() { Ok(()) } else { self.protocol.observe_range(cx, local, table, low, high) }
     }
 
     fn absent_found(&self, local: &mut Self::WorkerState, table: u32, leaf: Leaf<M>, version: u64) {
@@ -262,14 +262,14 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
     }
 
     fn commit(&self, cx: &mut Context<M>, local: &mut Self::WorkerState) -> Result<(), Abort> {
-        if F::SHOW_PLACEHOLDERS {
+        if F::show_placeholders() {
             // The transaction has observed them as absent, and its commit looks whether they are.
             show_placeholders(cx, false);
         }
-        if F::MERGE_BEFORE_LOCK {
+        if F::merge_before_lock() {
             cx.writes.apply_updates();
         }
-        if F::VALIDATE_BEFORE_LOCKS {
+        if F::validate_before_locks() {
             cx.nodes.validate()?;
             cx.nodes.clear();
         }
@@ -277,7 +277,7 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
     }
 
     fn abort(&self, cx: &mut Context<M>, local: &mut Self::WorkerState, reason: AbortReason) {
-        if F::KEEP_ABORTED_INSERTS {
+        if F::keep_aborted_inserts() {
             show_placeholders(cx, true);
         }
         self.protocol.abort(cx, local, reason);
@@ -289,12 +289,12 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
         let epochs = match () {
-            () if F::FORGET_AGE_OF_TOMBSTONES => u64::MAX,
-            () if F::FORGET_SNAPSHOTS_OF_TOMBSTONES => 2,
-            () => u64::from(F::UNLINK_EARLY),
+            () if F::forget_age_of_tombstones() => u64::MAX,
+            () if F::forget_snapshots_of_tombstones() => 2,
+            () => u64::from(F::unlink_early()),
         };
         match self.protocol.unlink(tombstone.aged(epochs)) {
-            UnlinkOutcome::Marked { .. } if F::FORGET_READERS_OF_TOMBSTONES => UnlinkOutcome::Marked { time: 0 },
+            UnlinkOutcome::Marked { .. } if F::forget_readers_of_tombstones() => UnlinkOutcome::Marked { time: 0 },
             outcome => outcome,
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn await_writer<M: Machine>(cell: Cell<M>, sequence: &Sequence<M>, kn
 pub(super) fn await_readers<M: Machine, F: LazyFaults>(cell: Cell<M>) {
     // Relaxed: as above.
     let readers = words(cell).readers.load(Ordering::Relaxed);
-    if readers != 0 && !F::IGNORE_READERS {
+    if readers != 0 && !F::ignore_readers() {
         await_count(cell, readers);
     }
 }
@@ -96,7 +96,7 @@ impl<M: Machine> Requests<M> {
     /// Asks for a cell in the name of the transaction with this ticket, which has the turn.
     pub(super) fn ask<F: LazyFaults>(&mut self, cell: Cell<M>, ticket: Ticket, writes: bool) {
         let words = words(cell);
-        if F::CAPTURE_AFTER_OWN {
+        if F::capture_after_own() {
             // Relaxed: as below.
             words.writer.store(ticket, Ordering::Relaxed);
         }
@@ -105,7 +105,7 @@ impl<M: Machine> Requests<M> {
         let readers = words.readers.load(Ordering::Relaxed);
         if writes {
             words.writer.store(ticket, Ordering::Relaxed);
-            if readers != 0 && !F::IGNORE_READERS {
+            if readers != 0 && !F::ignore_readers() {
                 self.readers.push((cell, readers));
             }
         } else {
@@ -124,7 +124,7 @@ impl<M: Machine> Requests<M> {
 
     /// Waits until all earlier transactions have left the rows.
     pub(super) fn await_grants<F: LazyFaults>(&mut self, sequence: &Sequence<M>, known: &mut Known) {
-        if F::GRANT_OUT_OF_ORDER {
+        if F::grant_out_of_order() {
             return;
         }
         self.earlier.iter().for_each(|&earlier| sequence.await_end(known, earlier));

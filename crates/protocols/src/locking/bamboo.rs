@@ -458,9 +458,9 @@ faults! {
     pub trait BambooFaults: WoundFaults {
         /// A transaction that has read uncommitted data does not wait for the transaction that
         /// wrote it to decide.
-        FORGET_PREDECESSORS,
+        forget_predecessors,
         /// A transaction that aborts does not wound the transactions that have read its writes.
-        FORGET_DEPENDENTS,
+        forget_dependents,
     }
     pub const FAULTS;
 }
@@ -470,12 +470,12 @@ impl<M: Machine, F: BambooFaults> Bamboo<M, F> {
     /// Returns whether a transaction commits after its predecessors: always, without a fault.
     #[inline(always)]
     fn waits_for_predecessors() -> bool {
-        !F::FORGET_PREDECESSORS
+        !F::forget_predecessors()
     }
 
     /// Returns whether an abort wounds the later holders: always, without a fault.
     #[inline(always)]
     fn aborts_cascade() -> bool {
-        !F::FORGET_DEPENDENTS
+        !F::forget_dependents()
     }
 }

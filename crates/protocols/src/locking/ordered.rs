@@ -128,7 +128,7 @@ faults! {
     /// The deliberate faults of ordered locking.
     pub trait OrderedFaults: LockingFaults {
         /// Rows are locked in the order in which they were declared, and each is waited for.
-        LOCK_AS_DECLARED,
+        lock_as_declared,
     }
     pub const FAULTS;
 }
@@ -139,14 +139,14 @@ impl<F: OrderedFaults> OrderedLocks<F> {
     /// without a fault.
     #[inline(always)]
     fn sorts() -> bool {
-        !F::LOCK_AS_DECLARED
+        !F::lock_as_declared()
     }
 
     /// Returns whether a cell comes after `greatest` in the order, so that the transaction may wait
     /// for it.
     #[inline(always)]
     fn is_in_order(address: u64, greatest: u64) -> bool {
-        address > greatest || F::LOCK_AS_DECLARED
+        address > greatest || F::lock_as_declared()
     }
 }
 

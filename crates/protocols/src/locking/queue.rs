@@ -362,7 +362,7 @@ faults! {
     pub trait QueueFaults: LockingFaults {
         /// Every transaction may wait for every other one, whatever the policy says, so that waits
         /// form cycles.
-        WAIT_ANYWAY,
+        wait_anyway,
     }
     pub const FAULTS;
 }
@@ -370,5 +370,5 @@ faults! {
 /// Returns whether a transaction waits although its policy forbids it: not without a fault.
 #[inline(always)]
 pub(crate) fn waits_anyway<F: QueueFaults>() -> bool {
-    F::WAIT_ANYWAY
+    F::wait_anyway()
 }

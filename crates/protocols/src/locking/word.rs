@@ -131,7 +131,7 @@ impl<M: Machine, F: LockingFaults> LockWord<M> for ReaderWriterWord<F> {
         // Relaxed, all of them: the word is the exclusive holder's, and its `release` publishes the
         // flags.
         let before = cell.word().load(Ordering::Relaxed);
-        if !readers_block::<F>() || F::UNLINK_LOCKED {
+        if !readers_block::<F>() || F::unlink_locked() {
             // With a fault, others change the word meanwhile. Relaxed: as above.
             cell.word().fetch_and(!clear, Ordering::Relaxed);
             cell.word().fetch_or(set, Ordering::Relaxed);

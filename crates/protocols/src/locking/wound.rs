@@ -120,7 +120,7 @@ faults! {
     pub trait WoundFaults: LockingFaults {
         /// A wounded transaction commits all the same, and the one that wounded it does not wait
         /// for its end.
-        IGNORE_WOUNDS,
+        ignore_wounds,
     }
     pub const FAULTS;
 }
@@ -129,5 +129,5 @@ faults! {
 /// a fault.
 #[inline(always)]
 pub(crate) fn obeys_wounds<F: WoundFaults>() -> bool {
-    !F::IGNORE_WOUNDS
+    !F::ignore_wounds()
 }

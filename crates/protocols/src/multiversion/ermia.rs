@@ -412,9 +412,9 @@ faults! {
     pub trait ErmiaFaults: SnapshotFaults {
         /// A transaction ignores the successor stamp (π) of a transaction that overwrote a version
         /// that it read.
-        FORGET_SUCCESSORS,
+        forget_successors,
         /// A transaction does not have to come after the writers of the versions that it has read.
-        FORGET_CREATORS,
+        forget_creators,
     }
     pub const FAULTS;
 }
@@ -424,13 +424,13 @@ impl<M: Machine, F: ErmiaFaults> ErmiaRules<M, F> {
     /// Returns the overwriter, and its π.
     #[inline(always)]
     fn known_overwriter(overwriter: Option<(u64, u64)>) -> Option<(u64, u64)> {
-        if F::FORGET_SUCCESSORS { None } else { overwriter }
+        if F::forget_successors() { None } else { overwriter }
     }
 
     /// The transaction comes after the writer of the version with this word, which it has read.
     #[inline(always)]
     fn comes_after_creator(window: &mut Window, word: u64) {
-        if !F::FORGET_CREATORS {
+        if !F::forget_creators() {
             window.raise_pstamp(wts_of(word));
         }
     }

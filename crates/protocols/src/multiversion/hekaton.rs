@@ -261,7 +261,7 @@ faults! {
     pub trait HekatonFaults: SnapshotFaults {
         /// Cells that were read and are not written are not validated: write skew goes through, as
         /// under snapshot isolation.
-        FORGET_READ_ONLY,
+        forget_read_only,
     }
     pub const FAULTS;
 }
@@ -271,6 +271,6 @@ impl<M: Machine, F: HekatonFaults> HekatonRules<M, F> {
     /// Checks that the transaction's reads are valid at `end_ts`.
     #[inline(always)]
     fn check_reads(cx: &Context<M>, local: &HekatonWorker<M>, end_ts: u64) -> Result<(), Abort> {
-        if F::FORGET_READ_ONLY { Ok(()) } else { Self::check_reads_at(cx, local, end_ts) }
+        if F::forget_read_only() { Ok(()) } else { Self::check_reads_at(cx, local, end_ts) }
     }
 }

@@ -334,7 +334,7 @@ faults! {
     /// MSTO's deliberate faults.
     pub trait MstoFaults: ValidationFaults {
         /// Updates may come late whether or not they commute.
-        REORDER_ANY,
+        reorder_any,
     }
     pub const FAULTS;
 }
@@ -344,6 +344,6 @@ impl<M: Machine, F: MstoFaults> MstoRules<M, F> {
     /// Returns the numbers of the cells that a write changes only by commuting updates.
     #[inline(always)]
     fn commuting(write: &Write<M>) -> Groups {
-        if F::REORDER_ANY { write.table().cell_numbers(write.merged()) } else { write.commuting() }
+        if F::reorder_any() { write.table().cell_numbers(write.merged()) } else { write.commuting() }
     }
 }

@@ -224,7 +224,7 @@ impl<M: Machine, F: MvtoFaults> VersionRules<M> for MvtoRules<M, F> {
             // No version up to this time is still to come: no `rts`, and no wait.
             return read_row(cx, at, columns, ReadView::of_final_state::<F>(ts), |_| ());
         }
-        read_row(cx, at, columns, ReadView::at::<F>(ts).leaving_rts::<F>(F::LOOK_BEFORE_RTS), |_| ())
+        read_row(cx, at, columns, ReadView::at::<F>(ts).leaving_rts::<F>(F::look_before_rts()), |_| ())
     }
 
     #[inline(always)]
@@ -335,7 +335,7 @@ faults! {
     /// The deliberate faults of multi-version timestamp ordering.
     pub trait MvtoFaults: VersionFaults {
         /// A read looks for the intents of older transactions, and then leaves its timestamp.
-        LOOK_BEFORE_RTS,
+        look_before_rts,
     }
     pub const FAULTS;
 }

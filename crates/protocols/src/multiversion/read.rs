@@ -84,11 +84,11 @@ impl ReadView {
         // A reader that does not wait for a version of its time comes upon a gap where that version
         // is going to be.
         let faults = ReadFaults {
-            ignore_gaps: F::IGNORE_GAPS || F::IGNORE_PREWRITES,
+            ignore_gaps: F::ignore_gaps() || F::ignore_prewrites(),
             look_too_late: false,
             look_before_rts: false,
         };
-        let last_awaited = if F::IGNORE_PREWRITES { 0 } else { last_awaited };
+        let last_awaited = if F::ignore_prewrites() { 0 } else { last_awaited };
         ReadView { ts, last_awaited, leaves_rts: false, newest_only: false, is_patient: false, faults }
     }
 
@@ -110,7 +110,7 @@ impl ReadView {
     #[inline(always)]
     pub(crate) fn of_commits_to<F: SnapshotFaults>(last: u64) -> Self {
         let view = Self::new::<F>(last, last);
-        ReadView { faults: ReadFaults { look_too_late: F::LOOK_TOO_LATE, ..view.faults }, ..view }
+        ReadView { faults: ReadFaults { look_too_late: F::look_too_late(), ..view.faults }, ..view }
     }
 
     /// The same view, of a reader that leaves its time in the `rts` of what it reads.
@@ -118,7 +118,7 @@ impl ReadView {
     #[inline(always)]
     pub(crate) fn leaving_rts<F: VersionFaults>(self, look_before_rts: bool) -> Self {
         let faults = ReadFaults { look_before_rts, ..self.faults };
-        ReadView { leaves_rts: !F::FORGET_READS, faults, ..self }
+        ReadView { leaves_rts: !F::forget_reads(), faults, ..self }
     }
 
     /// The same view. With `newest_only` there are no old versions, and a reader that needs one

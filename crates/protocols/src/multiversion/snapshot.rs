@@ -199,7 +199,7 @@ faults! {
     /// The deliberate faults of transactions that see the state at their begin.
     pub trait SnapshotFaults: VersionFaults {
         /// A read looks whether a commit is under way when it has checked the row, not before.
-        LOOK_TOO_LATE,
+        look_too_late,
     }
     pub const SNAPSHOT_FAULTS;
 }

@@ -206,7 +206,7 @@ faults! {
     /// The deliberate faults of snapshot isolation.
     pub trait SnapshotIsolationFaults: SnapshotFaults {
         /// A write does not look whether the row has been written since the transaction began.
-        FORGET_FIRST_UPDATER,
+        forget_first_updater,
     }
     pub const FAULTS;
 }
@@ -216,6 +216,6 @@ impl<M: Machine, F: SnapshotIsolationFaults> SnapshotIsolationRules<M, F> {
     /// Returns the largest `wts` of a version that a transaction may overwrite: its begin.
     #[inline(always)]
     fn newest_to_overwrite(begin_ts: u64) -> u64 {
-        if F::FORGET_FIRST_UPDATER { u64::MAX } else { begin_ts }
+        if F::forget_first_updater() { u64::MAX } else { begin_ts }
     }
 }

@@ -408,7 +408,7 @@ fn beyond_a_gap<P: NamedProtocol<Native>>() -> [Result<Option<u64>, AbortReason>
 fn a_reader_misses_a_version_that_was_taken_out_and_reads_no_other_instead() {
     let sound = beyond_a_gap::<SnapshotIsolation<Native>>();
     assert_eq!(sound[1], Err(AbortReason::VersionCollected));
-    type Broken = crate::fault::Only<{ crate::fault::id("IGNORE_GAPS") }>;
+    type Broken = crate::fault::Only<{ crate::fault::id("ignore_gaps") }>;
     let broken = beyond_a_gap::<SnapshotIsolation<Native, Broken>>();
     assert!(broken[1].is_ok() && broken[1] != broken[0], "{broken:?}");
 }

@@ -432,11 +432,11 @@ faults! {
     pub trait ValidationFaults: VersionFaults {
         /// Validation takes a version that was read for right because it is committed, and does not
         /// search again: it misses a newer version from before the transaction's time.
-        TRUST_COMMITTED,
+        trust_committed,
         /// Validation does not search again for an old version that was read.
-        TRUST_OLDER,
+        trust_older,
         /// A write that comes too late is skipped whether or not later writes looked at the row.
-        OMIT_ANY,
+        omit_any,
     }
     pub const VALIDATION_FAULTS;
 }
@@ -446,13 +446,13 @@ impl<M: Machine> ValidatingTxn<M> {
     /// Returns whether the transaction validates the old versions that it reads.
     #[inline(always)]
     fn validates_old<F: ValidationFaults>(validates_old: bool) -> bool {
-        validates_old && !F::TRUST_OLDER
+        validates_old && !F::trust_older()
     }
 
     /// Returns whether an entry of the read set is still right.
     #[inline(always)]
     fn is_valid<F: ValidationFaults>(&self, entry: ReadEntry<M>) -> Result<bool, Abort> {
-        if F::TRUST_COMMITTED {
+        if F::trust_committed() {
             Ok(true)
         } else {
             is_still_visible(entry, self.ts, waits_for_earlier_than::<F>(self.ts))
@@ -462,6 +462,6 @@ impl<M: Machine> ValidatingTxn<M> {
     /// Returns whether all versions of the cell after `ts` replaced it without a look at it.
     #[inline(always)]
     fn all_are_blind_overwrites_after<F: ValidationFaults>(cell: Cell<M>, ts: u64) -> bool {
-        F::OMIT_ANY || SuffixKind::BlindOverwrites.covers_all_after(cell, ts)
+        F::omit_any() || SuffixKind::BlindOverwrites.covers_all_after(cell, ts)
     }
 }

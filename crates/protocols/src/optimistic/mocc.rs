@@ -396,9 +396,9 @@ faults! {
     pub trait MoccFaults: OptimisticFaults {
         /// Every record is locked, and a read made under a lock is not validated, even if that lock
         /// was released before the commit.
-        TRUST_LOCKS,
+        trust_locks,
         /// All records are locked, and locks are waited for in any order.
-        WAIT_OUT_OF_ORDER,
+        wait_out_of_order,
     }
     pub const FAULTS;
 }
@@ -409,20 +409,20 @@ impl<F: MoccFaults> MoccValidation<F> {
     /// Returns whether all records are locked, hot or not.
     #[inline(always)]
     fn locks_all() -> bool {
-        F::TRUST_LOCKS || F::WAIT_OUT_OF_ORDER
+        F::trust_locks() || F::wait_out_of_order()
     }
 
     /// Returns which of the `count` locks held are given back before a wait for the one at
     /// `position`.
     #[inline(always)]
     fn given_back(position: usize, count: usize) -> std::ops::Range<usize> {
-        if F::WAIT_OUT_OF_ORDER { position..position } else { position..count }
+        if F::wait_out_of_order() { position..position } else { position..count }
     }
 
     /// Returns whether reads are not validated: never, without a fault.
     #[inline(always)]
     fn trusts_locks() -> bool {
-        F::TRUST_LOCKS
+        F::trust_locks()
     }
 }
 

@@ -241,10 +241,10 @@ faults! {
     pub trait NestedFaults: OptimisticFaults {
         /// The commit validates only what the last piece has read: the others were validated when
         /// they ended.
-        VALIDATE_LAST_PIECE,
+        validate_last_piece,
         /// A piece runs again although its insert has filled a gap that an earlier piece had
         /// observed.
-        FORGET_FILLED_GAPS,
+        forget_filled_gaps,
     }
     pub const FAULTS;
 }
@@ -254,13 +254,13 @@ impl<F: NestedFaults> NestedValidation<F> {
     /// Returns the position of the first read that the commit validates: 0 without a fault.
     #[inline(always)]
     fn first_validated(own: &NestedWorker) -> usize {
-        if F::VALIDATE_LAST_PIECE { own.first_read } else { 0 }
+        if F::validate_last_piece() { own.first_read } else { 0 }
     }
 
     /// Whether a piece that has filled an observed gap does not run again: always, without a fault.
     #[inline(always)]
     fn keeps_filled_gaps() -> bool {
-        !F::FORGET_FILLED_GAPS
+        !F::forget_filled_gaps()
     }
 }
 

@@ -166,13 +166,17 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         isolation: Isolation::Serializable,
         needs: DeclarationNeeds::Nothing,
     };
-    const MARKS_WRITES: bool = false;
     type Options = OccOptions;
     type Faults = F;
     type WorkerState = OccWorker<M>;
 
     fn new(OccOptions { timestamps, read_phase }: OccOptions) -> Self {
         OccValidation { timestamps: Timestamps::new(timestamps.into(), 0), read_phase, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn marks_writes() -> bool {
+        false
     }
 
     #[inline(always)]
@@ -221,7 +225,7 @@ impl<M: Machine, F: OccFaults> Validation<M> for OccValidation<M, F> {
         // version in the cell's word grows from write to write. A timestamp that was drawn before
         // the locks would break the commit point. R begins with a later one and reads the old
         // version; W then locks and installs; and R's validation takes W's version for the one that
-        // R has read (mutant `STAMP_BEFORE_LOCKS`).
+        // R has read (mutant `stamp_before_locks`).
         let end = early.unwrap_or_else(|| own.stamps.stamp());
         install_all(cx, Write::cells, end << VERSION_SHIFT);
         Self::unlock_read(reads, own);
@@ -233,11 +237,11 @@ faults! {
     /// The protocol's deliberate faults.
     pub trait OccFaults: OptimisticFaults {
         /// The second timestamp is taken before the locks.
-        STAMP_BEFORE_LOCKS,
+        stamp_before_locks,
         /// Records that were read and are also written are not validated.
-        SKIP_VALIDATION_OF_WRITTEN,
+        skip_validation_of_written,
         /// Records that were only read are not locked.
-        LOCK_ONLY_WRITTEN,
+        lock_only_written,
     }
     pub const FAULTS;
 }
@@ -248,19 +252,19 @@ impl<M: Machine, F: OccFaults> OccValidation<M, F> {
     /// Returns whether a cell is locked: always, without a fault.
     #[inline(always)]
     fn locks(writes: bool) -> bool {
-        writes || !F::LOCK_ONLY_WRITTEN
+        writes || !F::lock_only_written()
     }
 
     /// Returns whether validation leaves out the cell, given the entries before it: never, without
     /// a fault.
     #[inline(always)]
     fn is_trusted(before: &[Touched<M>], cell: Cell<M>) -> bool {
-        F::SKIP_VALIDATION_OF_WRITTEN && before.iter().any(|other| other.cell.address() == cell.address())
+        F::skip_validation_of_written() && before.iter().any(|other| other.cell.address() == cell.address())
     }
 
     /// Returns the second timestamp, if it is taken too early.
     #[inline(always)]
     fn end_before_locks(own: &mut OccWorker<M>) -> Option<u64> {
-        F::STAMP_BEFORE_LOCKS.then(|| own.stamps.stamp())
+        F::stamp_before_locks().then(|| own.stamps.stamp())
     }
 }

@@ -117,7 +117,7 @@ impl<M: Machine> ReadsAndLocks<M> {
     /// commit.
     #[inline(always)]
     pub(crate) fn is_locked_by_other<F: OptimisticFaults>(&mut self, read: Read<M>, now: u64) -> bool {
-        now & LOCKED != 0 && !read.will_write() && !F::IGNORE_LOCKS_IN_VALIDATION && !self.has_locked(read.cell)
+        now & LOCKED != 0 && !read.will_write() && !F::ignore_locks_in_validation() && !self.has_locked(read.cell)
     }
 
     /// Reads a record while no transaction writes it, and adds the observed words to the reads.

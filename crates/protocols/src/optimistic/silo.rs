@@ -192,7 +192,6 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
     };
     const SNAPSHOTS: Option<&'static str> = Some("silo.snapshots=on");
     const PROVIDES_WRITE_COUNTERS: bool = true;
-    const MARKS_WRITES: bool = !Self::FAULT_LOCKS_ANOTHER;
     type Options = SiloOptions;
     type Faults = F;
     type WorkerState = SiloWorker<M>;
@@ -203,6 +202,11 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
 
     fn new(options: SiloOptions) -> Self {
         SiloValidation { options, faults: PhantomData }
+    }
+
+    #[inline(always)]
+    fn marks_writes() -> bool {
+        Self::marks_read_cell()
     }
 
     #[inline(always)]
@@ -283,7 +287,7 @@ impl<M: Machine, F: SiloFaults> Validation<M> for SiloValidation<F> {
         cx.writes.apply_updates();
         if let Some(snapshots) = self.snapshots() {
             // Fails if the machine has no more memory.
-            let until = if F::REUSE_COPIES_EARLY { 0 } else { snapshots.needed_until(cx) };
+            let until = if F::reuse_copies_early() { 0 } else { snapshots.needed_until(cx) };
             snapshot::keep(snapshots, cx, &mut own.copies, tid, until)?;
         }
         // The first store to a row, and nothing fails from here on.
@@ -306,24 +310,24 @@ faults! {
     /// Silo's deliberate faults.
     pub trait SiloFaults: OptimisticFaults {
         /// Records that were read and are also written are not validated.
-        SKIP_VALIDATION_OF_WRITTEN,
+        skip_validation_of_written,
         /// Cells that were read and are not written are not validated: write skew goes through, as
         /// under snapshot isolation.
-        FORGET_READ_ONLY,
+        forget_read_only,
         /// A write of some columns locks and changes the cell next to theirs.
-        WRITE_WRONG_CELL,
+        write_wrong_cell,
         /// A commit's TID need not be larger than those it has read and overwritten: one record can
         /// have one TID twice.
-        FORGET_OLDER_TIDS,
+        forget_older_tids,
         /// The epoch of a commit is loaded before its locks are taken.
-        EPOCH_BEFORE_LOCKS,
+        epoch_before_locks,
         /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
         /// it.
-        SNAPSHOT_OF_RUNNING_EPOCH,
+        snapshot_of_running_epoch,
         /// A snapshot is at the end of the epoch before that in which its reader begins.
-        SNAPSHOT_OF_LAST_EPOCH,
+        snapshot_of_last_epoch,
         /// The memory of copies is reused while transactions run that see older snapshots.
-        REUSE_COPIES_EARLY,
+        reuse_copies_early,
     }
     pub const FAULTS;
 }
@@ -331,13 +335,16 @@ faults! {
 /// The places at which the algorithm has its faults. Without a fault, `fault_skips` is false,
 /// `epoch_by_fault` is `None`, and the others return what their names begin with.
 impl<F: SiloFaults> SiloValidation<F> {
-    const FAULT_LOCKS_ANOTHER: bool = F::WRITE_WRONG_CELL;
+    #[inline(always)]
+    fn marks_read_cell() -> bool {
+        !F::write_wrong_cell()
+    }
 
     /// Returns the cells that a write locks and changes.
     #[inline(always)]
     fn cells_of<M: Machine>(write: &Write<M>) -> Cells<M> {
         let cell_count = write.table().cell_count() as u32;
-        if F::WRITE_WRONG_CELL && cell_count > 1 && write.groups() != Groups::ALL {
+        if F::write_wrong_cell() && cell_count > 1 && write.groups() != Groups::ALL {
             let next = write.groups().into_iter().map(|group| (group as u32 + 1) % cell_count);
             return write.table().cells(write.record, next.fold(Groups::NONE, |all, one| all.union(Groups::of(one))));
         }
@@ -347,26 +354,26 @@ impl<F: SiloFaults> SiloValidation<F> {
     /// Returns whether validation leaves the read out.
     #[inline(always)]
     fn fault_skips<M: Machine>(reads: &mut ReadsAndLocks<M>, read: Read<M>) -> bool {
-        F::SKIP_VALIDATION_OF_WRITTEN && reads.has_locked(read.cell)
-            || F::FORGET_READ_ONLY && !reads.has_locked(read.cell)
+        F::skip_validation_of_written() && reads.has_locked(read.cell)
+            || F::forget_read_only() && !reads.has_locked(read.cell)
     }
 
     /// Returns `tid`, which the commit's TID must be larger than.
     #[inline(always)]
     fn unless_fault_forgets(tid: u64) -> u64 {
-        if F::FORGET_OLDER_TIDS { 0 } else { tid }
+        if F::forget_older_tids() { 0 } else { tid }
     }
 
     /// Returns the epoch of the commit, loaded before the locks are taken.
     #[inline(always)]
     fn epoch_by_fault<M: Machine>(cx: &Context<M>) -> Option<u64> {
-        F::EPOCH_BEFORE_LOCKS.then(|| cx.current_epoch())
+        F::epoch_before_locks().then(|| cx.current_epoch())
     }
 
     /// Returns the epoch in which the transaction began; a fault adds an epoch or two.
     #[inline(always)]
     fn began_in<M: Machine>(cx: &Context<M>) -> u64 {
-        let added = if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { u64::from(F::SNAPSHOT_OF_LAST_EPOCH) };
+        let added = if F::snapshot_of_running_epoch() { 2 } else { u64::from(F::snapshot_of_last_epoch()) };
         cx.began_in() + added
     }
 }

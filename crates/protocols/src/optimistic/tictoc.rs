@@ -232,7 +232,7 @@ impl<F: TicTocFaults> TicTocValidation<F> {
         if cx.nodes.is_empty() {
             return Ok(());
         }
-        for leaf in cx.nodes.leaves().filter(|_| Self::LEAVES_HAVE_RTS) {
+        for leaf in cx.nodes.leaves().filter(|_| Self::leaves_have_rts()) {
             // Relaxed, both: ordered by the fence below, which pairs with that of
             // `prepare_placeholder`.
             if leaf.word().load(Ordering::Relaxed) < commit_ts {
@@ -313,7 +313,7 @@ impl<M: Machine, F: TicTocFaults> Validation<M> for TicTocValidation<F> {
     /// Step 2, for leaves: a key that is absent was deleted, if ever, by the leaf's `rts`.
     #[inline(always)]
     fn after_leaf(&self, own: &mut TicTocWorker, leaf: Leaf<M>) {
-        if Self::LEAVES_HAVE_RTS {
+        if Self::leaves_have_rts() {
             // Relaxed: a tombstone that has left the leaf before the observed version has left its
             // time there before. The Acquire with which the version was loaded orders this.
             own.commit_ts = own.commit_ts.max(leaf.word().load(Ordering::Relaxed));
@@ -396,49 +396,52 @@ faults! {
     /// TicToc's deliberate faults.
     pub trait TicTocFaults: OptimisticFaults {
         /// Intervals are checked, but not moved on.
-        FORGET_EXTENSION,
+        forget_extension,
         /// The commit timestamp may fall inside the interval in which another transaction read the
         /// version being overwritten.
-        OVERWRITE_READ_INTERVALS,
+        overwrite_read_intervals,
         /// Leaves are only checked for the same keys, as in Silo.
-        FORGET_TIMES_OF_LEAVES,
+        forget_times_of_leaves,
         /// An insert that splits a leaf does not ask up to which time the right half was read.
-        FORGET_TIMES_OF_SPLITS,
+        forget_times_of_splits,
     }
     pub const FAULTS;
 }
 
 /// Where the algorithm asks for its faults. Without one, each of these says what its name says.
 impl<F: TicTocFaults> TicTocValidation<F> {
-    const LEAVES_HAVE_RTS: bool = !F::FORGET_TIMES_OF_LEAVES;
+    #[inline(always)]
+    fn leaves_have_rts() -> bool {
+        !F::forget_times_of_leaves()
+    }
 
     /// Returns the `rts` of a word that the commit overwrites.
     #[inline(always)]
     fn rts_to_commit_after(word: u64) -> u64 {
-        if F::OVERWRITE_READ_INTERVALS { wts(word) } else { rts(word) }
+        if F::overwrite_read_intervals() { wts(word) } else { rts(word) }
     }
 
     /// Returns whether a read of what another is writing is valid: never, without a fault.
     #[inline(always)]
     fn ignores_locks() -> bool {
-        F::IGNORE_LOCKS_IN_VALIDATION
+        F::ignore_locks_in_validation()
     }
 
     /// Returns the word with its `rts` raised to `commit_ts`.
     #[inline(always)]
     fn extension(word: u64, commit_ts: u64) -> u64 {
-        if F::FORGET_EXTENSION { word } else { extended(word, commit_ts) }
+        if F::forget_extension() { word } else { extended(word, commit_ts) }
     }
 
     /// Returns the `rts` of a leaf, or one that it takes over.
     #[inline(always)]
     fn unless_forgotten(rts: u64) -> u64 {
-        if F::FORGET_TIMES_OF_LEAVES { 0 } else { rts }
+        if F::forget_times_of_leaves() { 0 } else { rts }
     }
 
     /// Returns the new leaf of an insert that has split one.
     #[inline(always)]
     fn right_half<M: Machine>(change: &Change<M>) -> Option<Leaf<M>> {
-        change.split.filter(|_| !F::FORGET_TIMES_OF_SPLITS).map(|(leaf, _)| leaf)
+        change.split.filter(|_| !F::forget_times_of_splits()).map(|(leaf, _)| leaf)
     }
 }

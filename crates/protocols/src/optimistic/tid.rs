@@ -44,14 +44,14 @@ pub(crate) fn epoch_of(word: u64) -> u64 {
 /// instructions as those of Acquire.
 #[inline(always)]
 pub(crate) fn order_of_validation<F: OptimisticFaults>() -> Ordering {
-    if F::FORGET_ORDER_OF_EPOCHS { Ordering::Acquire } else { Ordering::SeqCst }
+    if F::forget_order_of_epochs() { Ordering::Acquire } else { Ordering::SeqCst }
 }
 
 /// Loads the epoch of a commit that holds its locks and has passed its fence: see
 /// [`order_of_validation`].
 #[inline(always)]
 pub(crate) fn epoch_of_commit<M: Machine, F: OptimisticFaults>(cx: &Context<M>) -> u64 {
-    if F::FORGET_ORDER_OF_EPOCHS { cx.current_epoch() } else { cx.epoch_in_order() }
+    if F::forget_order_of_epochs() { cx.current_epoch() } else { cx.epoch_in_order() }
 }
 
 /// Returns the smallest TID in `epoch` that is larger than `newest`. Sequence numbers begin at 1:

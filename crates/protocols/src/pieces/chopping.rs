@@ -177,7 +177,7 @@ impl<M: Machine, F: ChoppingFaults> Protocol<M> for Chopping<M, F> {
 
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
         let mut division = Division::new(types, options)?;
-        if F::LEAVE_SC_CYCLE {
+        if F::leave_sc_cycle() {
             division.break_up();
         }
         self.divisions.replace(Arc::new(division));
@@ -334,7 +334,7 @@ faults! {
     /// The deliberate fault of transaction chopping.
     pub trait ChoppingFaults {
         /// Each piece commits by itself, also if that leaves an SC-cycle.
-        LEAVE_SC_CYCLE,
+        leave_sc_cycle,
     }
     pub const FAULTS;
 }

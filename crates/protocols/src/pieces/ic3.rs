@@ -328,7 +328,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn leaf_words(&self) -> LeafWords {
-        if F::LARGER_WORD_OF_LEAVES { LeafWords::Times } else { LeafWords::Masks }
+        if F::larger_word_of_leaves() { LeafWords::Times } else { LeafWords::Masks }
     }
 
     fn prepare(&mut self, workers: usize, _: usize) {
@@ -361,19 +361,19 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
 
     fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
         let mut options = options.clone();
-        options.timestamp_splitting |= F::COARSE_CELLS;
-        let ties = !F::SHOW_SUMS;
+        options.timestamp_splitting |= F::coarse_cells();
+        let ties = !F::show_sums();
         let mut plan = Plan::new(types, &options, self.options.append, self.options.snapshots, ties)?;
-        if F::SKIP_MERGE {
+        if F::skip_merge() {
             plan.break_by_positions();
         }
-        if F::FORGET_SECOND_INSTANCE {
+        if F::forget_second_instance() {
             plan.break_by_single_types(types);
         }
-        if F::SUM_THAT_IS_READ {
+        if F::sum_that_is_read() {
             plan.break_by_readers(types);
         }
-        if F::SHOW_INSERTS_LATE {
+        if F::show_inserts_late() {
             plan.break_by_inserts(types);
         }
         self.plans.replace(Arc::new(plan));
@@ -543,11 +543,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if contended.is_empty() {
             return self.read_untracked(cx, local, at, columns, classes);
         }
-        if F::WHOLE_LOOKS_FIRST {
+        if F::whole_looks_first() {
             Self::note_accessors(local, at, contended);
         }
         let found = local.reads.observe_within(cx, at, columns, contended, |_| true)?;
-        if !F::WHOLE_LOOKS_FIRST {
+        if !F::whole_looks_first() {
             Self::note_accessors(local, at, contended);
         }
         Ok(found)
@@ -680,7 +680,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         self.give_turn(local);
         local.reads.unlock_all();
         local.late.unlock_all();
-        if F::DOOM_AFTER_END {
+        if F::doom_after_end() {
             self.progress.end(local.member.own);
         }
         self.undo(cx, local);
@@ -705,67 +705,67 @@ faults! {
     /// The deliberate faults of IC3.
     pub trait Ic3Faults: AccessFaults {
         /// A step does not wait for the steps of the transactions that its own depends on.
-        FORGET_PIECE_WAIT,
+        forget_piece_wait,
         /// A transaction that has read a cell leaves no trace there.
-        FORGET_READS,
+        forget_reads,
         /// An insert does not look for scans that have passed its record.
-        FORGET_PASSERS,
+        forget_passers,
         /// A scan that passes a tombstone does not depend on the transaction that deleted the row.
-        PASS_BLINDLY,
+        pass_blindly,
         /// A transaction that aborts does not doom those that have passed its tombstones.
-        SPARE_PASSERS,
+        spare_passers,
         /// A step is announced before its cells are locked.
-        ANNOUNCE_BEFORE_LOCKING,
+        announce_before_locking,
         /// A step takes effect although what it has read has changed.
-        SKIP_PIECE_VALIDATION,
+        skip_piece_validation,
         /// A reader of a gap leaves no trace in the leaf.
-        FORGET_GAP_READERS,
+        forget_gap_readers,
         /// An insert into the placeholder of another does not look for readers of the gap.
-        TRUST_PLACEHOLDERS,
+        trust_placeholders,
         /// An insert does not wait for a reader of its gap that is validating.
-        IGNORE_VALIDATING,
+        ignore_validating,
         /// The analysis merges no pieces: each has the rank of its position.
-        SKIP_MERGE,
+        skip_merge,
         /// A unit that one type only accesses is no contended one.
-        FORGET_SECOND_INSTANCE,
+        forget_second_instance,
         /// A step copies what a cell holds for snapshots, also if that is not committed.
-        COPY_UNCOMMITTED,
+        copy_uncommitted,
         /// A snapshot shows what a cell holds, also if that is not committed.
-        SHOW_UNCOMMITTED,
+        show_uncommitted,
         /// A step writes over an uncommitted version of a transaction that began in an earlier
         /// epoch.
-        FORGET_EARLIER_EPOCHS,
+        forget_earlier_epochs,
         /// A snapshot is at the end of the epoch in which its reader begins: others still commit in
         /// it.
-        SNAPSHOT_OF_RUNNING_EPOCH,
+        snapshot_of_running_epoch,
         /// A reader of a snapshot follows the copies of a cell without a second look at the cell's
         /// word.
-        TRUST_CHAINS,
+        trust_chains,
         /// A step of several pieces shows the sums that stand beside contended columns of the same
         /// row, and other types take them for sums.
-        SHOW_SUMS,
+        show_sums,
         /// The analysis takes each group of columns for a unit, though a row has one cell.
-        COARSE_CELLS,
+        coarse_cells,
         /// The classes of units ignore their readers: what is only added to is a sum, although it
         /// is read.
-        SUM_THAT_IS_READ,
+        sum_that_is_read,
         /// Rows that are inserted are shown at the commit, although other types read them.
-        SHOW_INSERTS_LATE,
+        show_inserts_late,
         /// A settled read does not look for a running transaction that has written the row.
-        TRUST_SETTLED,
+        trust_settled,
         /// A transaction that commits as a whole does not look whether a row that it has read is
         /// committed.
-        WHOLE_READS_UNCOMMITTED,
+        whole_reads_uncommitted,
         /// A transaction looks at the list of a cell before it reads the row, and not after it.
-        WHOLE_LOOKS_FIRST,
+        whole_looks_first,
         /// A transaction that commits as a whole overwrites what running ones have accessed.
-        WHOLE_FORGETS_ACCESSORS,
+        whole_forgets_accessors,
         /// A transaction that commits as a whole does not look for running readers of the gaps that
         /// it has filled, nor for those whose tombstones it has passed.
-        WHOLE_FORGETS_GAP_READERS,
+        whole_forgets_gap_readers,
         /// The index keeps the larger of two leaves' words when it merges them, and not the bits of
         /// both.
-        LARGER_WORD_OF_LEAVES,
+        larger_word_of_leaves,
     }
     pub const FAULTS;
 }
@@ -775,12 +775,12 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Whether a step waits for the steps of predecessors.
     #[inline(always)]
     fn waits_for_steps() -> bool {
-        !F::FORGET_PIECE_WAIT
+        !F::forget_piece_wait()
     }
 
     /// Returns the epoch in which the transaction began; a fault adds two.
     #[inline(always)]
     fn began_in(cx: &Context<M>) -> u64 {
-        cx.began_in() + if F::SNAPSHOT_OF_RUNNING_EPOCH { 2 } else { 0 }
+        cx.began_in() + if F::snapshot_of_running_epoch() { 2 } else { 0 }
     }
 }

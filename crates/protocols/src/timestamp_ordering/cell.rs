@@ -107,11 +107,11 @@ pub(super) fn decide<M: Machine, F: TimestampOrderingFaults>(cell: Cell<M>, ts: 
 /// Returns whether a read of time `ts` waits for this prewrite.
 #[inline(always)]
 fn waits_for<F: TimestampOrderingFaults>(prewrite: u64, ts: u64) -> bool {
-    prewrite != 0 && prewrite < ts && !F::IGNORE_PREWRITES
+    prewrite != 0 && prewrite < ts && !F::ignore_prewrites()
 }
 
 /// Returns whether a write of time `ts` would come before a read that has not seen it.
 #[inline(always)]
 fn is_overtaking<F: TimestampOrderingFaults>(rts: u64, ts: u64) -> bool {
-    rts > ts && !F::OVERTAKE_READS
+    rts > ts && !F::overtake_reads()
 }

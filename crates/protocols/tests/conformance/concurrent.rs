@@ -12,6 +12,7 @@ use contend_engine::{
 };
 use contend_judge::{recorded, verify_history};
 use contend_machine::{Interleaved, Machine, Native, Stack, run_together};
+use contend_protocols::fault::Chosen;
 use contend_protocols::multiversion::cicada::Cicada;
 use contend_protocols::multiversion::msto::Msto;
 use rand::rngs::SmallRng;
@@ -235,8 +236,11 @@ pub(crate) trait Threads: Machine {
     /// The transactions that each thread of a storm commits.
     const COMMITS: usize = 150;
 
-    /// Runs a body with each number below `count`, all at once, and returns their results.
+    /// Runs a body with each number below `count`, all at once, and returns their results. The
+    /// threads have the fault that this one has chosen.
     fn all<T: Send>(count: usize, body: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        let fault = Chosen::id();
+        let body = |number| Chosen::during(fault, || body(number));
         std::thread::scope(|scope| {
             let body = &body;
             let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || body(number))).collect();

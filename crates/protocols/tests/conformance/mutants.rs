@@ -5,7 +5,7 @@ use contend_engine::{Erased, Isolation, NamedProtocol};
 use contend_protocols::datm::Datm;
 use contend_protocols::deterministic::aria::Aria;
 use contend_protocols::deterministic::calvin::Calvin;
-use contend_protocols::fault::{Faulty, Only, id};
+use contend_protocols::fault::{Chosen, Faulty, id};
 use contend_protocols::locking::deadlock_detection::DeadlockDetection;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::locking::wait_die::WaitDie;
@@ -23,7 +23,7 @@ use crate::support::{INDEXES, variants};
 fn wrong_scenarios<P: NamedProtocol<Conducted>>() -> Vec<&'static str> {
     let make = || Erased::new(P::new(Default::default()));
     let is_wrong = |scenario: &&crate::schedules::Scenario| {
-        INDEXES.iter().any(|&index| first_wrong_order(&make, index, scenario, Isolation::Serializable).is_some())
+        INDEXES.iter().any(|&index| first_wrong_order(&make, index, scenario, 1, Isolation::Serializable).is_some())
     };
     SCENARIOS.iter().filter(is_wrong).map(|scenario| scenario.name).collect()
 }
@@ -52,15 +52,17 @@ fn caught_by_storms<P: NamedProtocol<Jitter>>() {
 macro_rules! caught {
     ($protocol:ty, $fault:ident, by_schedules $($scenario:literal)+) => {
         type Machine = Conducted;
-        type Broken = Only<{ id(stringify!($fault)) }>;
-        $(caught_by_schedules::<Faulty<$protocol, Broken>>($scenario);)+
+        let fault = id(stringify!($fault));
+        $(Chosen::during(fault, || caught_by_schedules::<Faulty<$protocol, Broken>>($scenario));)+
     };
     ($protocol:ty, $fault:ident, by_storms) => {
         type Machine = Jitter;
-        type Broken = Only<{ id(stringify!($fault)) }>;
-        caught_by_storms::<Faulty<$protocol, Broken>>();
+        Chosen::during(id(stringify!($fault)), caught_by_storms::<Faulty<$protocol, Broken>>);
     };
 }
+
+/// The faults of the list: each protocol is compiled once for all of its own.
+type Broken = Chosen;
 
 /// Makes a test of each mutant of the list for which the list names a finder in this suite.
 macro_rules! mutants {

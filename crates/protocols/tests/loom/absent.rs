@@ -147,15 +147,15 @@ mod node_sets {
     holds!(woundwait, 1, crossed_inserts::<WoundWait<Loom>>);
     holds!(bamboo, 1, crossed_inserts::<Bamboo<Loom>>);
     holds!(occ, 1, crossed_inserts::<Occ<Loom>>);
-    caught!(silo_that_forgets_gaps, 1, crossed_inserts::<Silo<Broken>>, FORGET_GAPS);
-    caught!(silo_without_fence, 1, crossed_inserts::<Silo<Broken>>, FORGET_FENCES);
-    caught!(silo_without_fence_hashed, 1, crossed_inserts_hashed::<Silo<Broken>>, FORGET_FENCES);
-    caught!(nowait_that_forgets_gaps, 1, crossed_inserts::<NoWait<Broken>>, FORGET_GAPS);
-    caught!(nowait_without_fence, 1, crossed_inserts::<NoWait<Broken>>, FORGET_FENCES);
-    caught!(nowait_without_fence_scans, 1, crossed_scans::<NoWait<Broken>>, FORGET_FENCES);
-    caught!(woundwait_without_fence, 1, crossed_inserts::<WoundWait<Loom, Broken>>, FORGET_FENCES);
-    caught!(bamboo_without_fence, 1, crossed_inserts::<Bamboo<Loom, Broken>>, FORGET_FENCES);
-    caught!(occ_without_fence, 1, crossed_inserts::<Occ<Loom, Broken>>, FORGET_FENCES);
+    caught!(silo_that_forgets_gaps, 1, crossed_inserts::<Silo<Broken>>, forget_gaps);
+    caught!(silo_without_fence, 1, crossed_inserts::<Silo<Broken>>, forget_fences);
+    caught!(silo_without_fence_hashed, 1, crossed_inserts_hashed::<Silo<Broken>>, forget_fences);
+    caught!(nowait_that_forgets_gaps, 1, crossed_inserts::<NoWait<Broken>>, forget_gaps);
+    caught!(nowait_without_fence, 1, crossed_inserts::<NoWait<Broken>>, forget_fences);
+    caught!(nowait_without_fence_scans, 1, crossed_scans::<NoWait<Broken>>, forget_fences);
+    caught!(woundwait_without_fence, 1, crossed_inserts::<WoundWait<Loom, Broken>>, forget_fences);
+    caught!(bamboo_without_fence, 1, crossed_inserts::<Bamboo<Loom, Broken>>, forget_fences);
+    caught!(occ_without_fence, 1, crossed_inserts::<Occ<Loom, Broken>>, forget_fences);
 }
 
 mod times_of_leaves {
@@ -171,12 +171,12 @@ mod times_of_leaves {
     holds!(hekaton_hashed, 1, crossed_inserts_hashed::<Hekaton<Loom>>);
     holds!(mvto_hashed, 1, crossed_inserts_hashed::<Mvto<Loom>>);
     holds!(to, 2, crossed_inserts::<TimestampOrdering<Loom>>);
-    caught!(tictoc_without_fences, 1, miss_and_write_late::<TicToc<Broken>>, FORGET_FENCES);
-    caught!(tictoc_that_forgets_times, 2, miss_and_write_late::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
-    caught!(tictoc_that_forgets_times_hashed, 2, miss_and_write_late_hashed::<TicToc<Broken>>, FORGET_TIMES_OF_LEAVES);
-    caught!(mvto_that_forgets_gaps, 1, crossed_inserts::<Mvto<Loom, Broken>>, FORGET_GAPS);
-    caught!(mvto_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Mvto<Loom, Broken>>, FORGET_GAPS);
-    caught!(cicada_that_forgets_gaps, 1, crossed_inserts::<Cicada<Loom, Broken>>, FORGET_GAPS);
-    caught!(cicada_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Cicada<Loom, Broken>>, FORGET_GAPS);
-    caught!(to_without_fences, 1, crossed_inserts::<TimestampOrdering<Loom, Broken>>, FORGET_FENCES);
+    caught!(tictoc_without_fences, 1, miss_and_write_late::<TicToc<Broken>>, forget_fences);
+    caught!(tictoc_that_forgets_times, 2, miss_and_write_late::<TicToc<Broken>>, forget_times_of_leaves);
+    caught!(tictoc_that_forgets_times_hashed, 2, miss_and_write_late_hashed::<TicToc<Broken>>, forget_times_of_leaves);
+    caught!(mvto_that_forgets_gaps, 1, crossed_inserts::<Mvto<Loom, Broken>>, forget_gaps);
+    caught!(mvto_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Mvto<Loom, Broken>>, forget_gaps);
+    caught!(cicada_that_forgets_gaps, 1, crossed_inserts::<Cicada<Loom, Broken>>, forget_gaps);
+    caught!(cicada_that_forgets_gaps_hashed, 1, crossed_inserts_hashed::<Cicada<Loom, Broken>>, forget_gaps);
+    caught!(to_without_fences, 1, crossed_inserts::<TimestampOrdering<Loom, Broken>>, forget_fences);
 }

@@ -119,8 +119,8 @@ macro_rules! fails {
 }
 
 fails! {
-    aria_that_reserves_late RESERVE_LATE 2: lost_update::<Aria> "no serial order";
-    aria_that_begins_early BEGIN_EARLY 2: lost_update::<Aria> "no serial order";
-    aria_without_fences FORGET_FENCES 2: beside_an_insert::<Aria> "the insert is lost";
-    aria_that_unlinks_reserved UNLINK_RESERVED 2: beside_an_insert::<Aria> "the insert is lost";
+    aria_that_reserves_late reserve_late 2: lost_update::<Aria> "no serial order";
+    aria_that_begins_early begin_early 2: lost_update::<Aria> "no serial order";
+    aria_without_fences forget_fences 2: beside_an_insert::<Aria> "the insert is lost";
+    aria_that_unlinks_reserved unlink_reserved 2: beside_an_insert::<Aria> "the insert is lost";
 }

@@ -99,7 +99,7 @@ fn mocc_orders_epochs() {
     explore(overwritten_reads::<Mocc>);
 }
 
-type Broken = Only<{ id("FORGET_ORDER_OF_EPOCHS") }>;
+type Broken = Only<{ id("forget_order_of_epochs") }>;
 
 #[test]
 #[should_panic(expected = "has the later epoch")]

@@ -106,7 +106,7 @@ macro_rules! fails {
 }
 
 fails! {
-    lazy_that_passes_before_it_asks PASS_BEFORE_REQUESTS 2: crossed "an addition is lost";
-    lazy_that_ignores_readers IGNORE_READERS 2: reader_and_writer "no serial order";
-    lazy_that_forgets_inserts FORGET_INSERTS 2: insert_and_miss "no serial order";
+    lazy_that_passes_before_it_asks pass_before_requests 2: crossed "an addition is lost";
+    lazy_that_ignores_readers ignore_readers 2: reader_and_writer "no serial order";
+    lazy_that_forgets_inserts forget_inserts 2: insert_and_miss "no serial order";
 }

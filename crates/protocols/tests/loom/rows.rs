@@ -135,14 +135,14 @@ mod optimistic {
     holds!(tictoc_loses_no_update, 2, lost_update::<TicToc>);
     holds!(occ_reads_whole_rows, 2, whole_rows::<Occ<Loom>>);
     holds!(occ_has_no_write_skew, 2, write_skew::<Occ<Loom>>);
-    caught!(silo_that_ignores_locks, "write skew", 2, write_skew::<Silo<Broken>>, IGNORE_LOCKS_IN_VALIDATION);
-    caught!(silo_without_fence, "write skew", 2, write_skew::<Silo<Broken>>, FORGET_FENCES);
-    caught!(silo_whose_rows_come_first, "torn", 2, whole_rows::<Silo<Broken>>, FORGET_FENCES);
-    caught!(mocc_without_fence, "write skew", 2, write_skew::<Mocc<Broken>>, FORGET_FENCES);
-    caught!(tictoc_whose_rows_come_first, "torn", 2, whole_rows::<TicToc<Broken>>, FORGET_FENCES);
-    caught!(tictoc_that_ignores_locks, "write skew", 2, write_skew::<TicToc<Broken>>, IGNORE_LOCKS_IN_VALIDATION);
-    caught!(occ_whose_rows_come_first, "torn", 2, whole_rows::<Occ<Loom, Broken>>, FORGET_FENCES);
-    caught!(occ_that_locks_only_what_it_writes, "write skew", 2, write_skew::<Occ<Loom, Broken>>, LOCK_ONLY_WRITTEN);
+    caught!(silo_that_ignores_locks, "write skew", 2, write_skew::<Silo<Broken>>, ignore_locks_in_validation);
+    caught!(silo_without_fence, "write skew", 2, write_skew::<Silo<Broken>>, forget_fences);
+    caught!(silo_whose_rows_come_first, "torn", 2, whole_rows::<Silo<Broken>>, forget_fences);
+    caught!(mocc_without_fence, "write skew", 2, write_skew::<Mocc<Broken>>, forget_fences);
+    caught!(tictoc_whose_rows_come_first, "torn", 2, whole_rows::<TicToc<Broken>>, forget_fences);
+    caught!(tictoc_that_ignores_locks, "write skew", 2, write_skew::<TicToc<Broken>>, ignore_locks_in_validation);
+    caught!(occ_whose_rows_come_first, "torn", 2, whole_rows::<Occ<Loom, Broken>>, forget_fences);
+    caught!(occ_that_locks_only_what_it_writes, "write skew", 2, write_skew::<Occ<Loom, Broken>>, lock_only_written);
 }
 
 mod versions {
@@ -171,25 +171,25 @@ mod versions {
         "half of a commit",
         2,
         whole_commits::<SnapshotIsolation<Loom, Broken>>,
-        LOOK_TOO_LATE
+        look_too_late
     );
-    caught!(mvto_that_looks_too_early, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, LOOK_BEFORE_RTS);
-    caught!(mvto_that_forgets_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, FORGET_READS);
-    caught!(mvto_that_overtakes_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, OVERTAKE_READS);
-    caught!(mvto_that_does_not_wait, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, IGNORE_PREWRITES);
-    caught!(cicada_that_forgets_reads, "write skew", 2, write_skew::<Cicada<Loom, Broken>>, FORGET_READS);
+    caught!(mvto_that_looks_too_early, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, look_before_rts);
+    caught!(mvto_that_forgets_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, forget_reads);
+    caught!(mvto_that_overtakes_reads, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, overtake_reads);
+    caught!(mvto_that_does_not_wait, "write skew", 2, write_skew::<Mvto<Loom, Broken>>, ignore_prewrites);
+    caught!(cicada_that_forgets_reads, "write skew", 2, write_skew::<Cicada<Loom, Broken>>, forget_reads);
     caught!(
         cicada_that_trusts_what_is_committed,
         "lost update",
         2,
         lost_update::<Cicada<Loom, Broken>>,
-        TRUST_COMMITTED
+        trust_committed
     );
-    caught!(mvcc_that_trusts_what_is_committed, "lost update", 2, lost_update::<Msto<Loom, Broken>>, TRUST_COMMITTED);
-    caught!(ermia_that_forgets_reads, "write skew", 2, write_skew::<Ermia<Loom, Broken>>, FORGET_READS);
-    caught!(hekaton_that_forgets_reads, "write skew", 2, write_skew::<Hekaton<Loom, Broken>>, FORGET_READ_ONLY);
-    caught!(si_that_overwrites, "lost update", 2, lost_update::<SnapshotIsolation<Loom, Broken>>, FORGET_FIRST_UPDATER);
-    caught!(to_that_forgets_reads, "write skew", 2, write_skew::<TimestampOrdering<Loom, Broken>>, FORGET_READS);
+    caught!(mvcc_that_trusts_what_is_committed, "lost update", 2, lost_update::<Msto<Loom, Broken>>, trust_committed);
+    caught!(ermia_that_forgets_reads, "write skew", 2, write_skew::<Ermia<Loom, Broken>>, forget_reads);
+    caught!(hekaton_that_forgets_reads, "write skew", 2, write_skew::<Hekaton<Loom, Broken>>, forget_read_only);
+    caught!(si_that_overwrites, "lost update", 2, lost_update::<SnapshotIsolation<Loom, Broken>>, forget_first_updater);
+    caught!(to_that_forgets_reads, "write skew", 2, write_skew::<TimestampOrdering<Loom, Broken>>, forget_reads);
 }
 
 mod locks {
@@ -208,9 +208,9 @@ mod locks {
     holds!(bamboo_loses_no_update, 2, lost_update::<Bamboo<Loom>>);
     holds!(bamboo_loses_no_addition, 2, lost_addition::<Bamboo<Loom>>);
     holds!(bamboo_has_no_dirty_read, 2, dirty_read::<Bamboo<Loom>>);
-    caught!(nowait_that_ignores_readers, "write skew", 2, write_skew::<NoWait<Broken>>, IGNORE_READERS);
-    caught!(waitdie_that_ignores_readers, "write skew", 2, write_skew::<WaitDie<Loom, Broken>>, IGNORE_READERS);
-    caught!(woundwait_that_ignores_readers, "write skew", 2, write_skew::<WoundWait<Loom, Broken>>, IGNORE_READERS);
-    caught!(bamboo_that_ignores_readers, "write skew", 2, write_skew::<Bamboo<Loom, Broken>>, IGNORE_READERS);
-    caught!(bamboo_that_waits_for_nobody, "dirty read", 2, dirty_read::<Bamboo<Loom, Broken>>, FORGET_PREDECESSORS);
+    caught!(nowait_that_ignores_readers, "write skew", 2, write_skew::<NoWait<Broken>>, ignore_readers);
+    caught!(waitdie_that_ignores_readers, "write skew", 2, write_skew::<WaitDie<Loom, Broken>>, ignore_readers);
+    caught!(woundwait_that_ignores_readers, "write skew", 2, write_skew::<WoundWait<Loom, Broken>>, ignore_readers);
+    caught!(bamboo_that_ignores_readers, "write skew", 2, write_skew::<Bamboo<Loom, Broken>>, ignore_readers);
+    caught!(bamboo_that_waits_for_nobody, "dirty read", 2, dirty_read::<Bamboo<Loom, Broken>>, forget_predecessors);
 }

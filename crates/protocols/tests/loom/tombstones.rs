@@ -125,6 +125,6 @@ holds! {
 #[test]
 #[should_panic(expected = "stale absence")]
 fn tictoc_that_forgets_times_after_a_read() {
-    type Broken = Only<{ id("FORGET_TIMES_OF_LEAVES") }>;
+    type Broken = Only<{ id("forget_times_of_leaves") }>;
     explore(1, after_a_read::<TicToc<Broken>>);
 }

@@ -183,17 +183,17 @@ impl<M: Machine> Requests<M> {
                 // Relaxed, both: as above.
                 let other = Lock(request.lock.load(Ordering::Relaxed));
                 next = request.next.load(Ordering::Relaxed);
-                let conflicts = other.is_exclusive() || lock.is_exclusive() && !F::PASS_READERS;
+                let conflicts = other.is_exclusive() || lock.is_exclusive() && !F::pass_readers();
                 let asker = place / MOST;
                 // The list has the newest request first.
-                let is_earlier = if F::GRANT_BY_ARRIVAL { behind_own && asker != worker } else { asker < worker };
+                let is_earlier = if F::grant_by_arrival() { behind_own && asker != worker } else { asker < worker };
                 if is_earlier && conflicts && lock.is_same(other) {
                     earlier.push(asker);
                 }
                 behind_own |= asker == worker;
             }
         }
-        if F::IGNORE_KINDS {
+        if F::ignore_kinds() {
             return;
         }
         let excludes = |other: Kind| other != kind || kind == Kind::Everything;

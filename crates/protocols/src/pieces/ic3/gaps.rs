@@ -63,7 +63,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Notes that the step observes a leaf.
     pub(super) fn note_gap(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>) {
-        if F::FORGET_GAP_READERS {
+        if F::forget_gap_readers() {
             return;
         }
         let scans = local.scans | scan_bit(table);
@@ -91,7 +91,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// Notes that an insert of the step gives a row to an absent record, which it has found in a
     /// leaf at this version.
     pub(super) fn note_placeholder(&self, local: &mut Ic3Worker<M>, table: u32, leaf: Leaf<M>, version: u64) {
-        if !F::TRUST_PLACEHOLDERS {
+        if !F::trust_placeholders() {
             self.note_readers(local, table, leaf, version);
         }
     }
@@ -118,7 +118,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             bits &= bits - 1;
             let all = self.progress.workers();
             for worker in self.workers_of(first).filter(|worker| *worker != local.member.own.worker && *worker < all) {
-                let reader = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING);
+                let reader = self.progress.gap_reader(worker, table, rank, !F::ignore_validating());
                 if let Some(reader) = reader.filter(|reader| !local.gap_readers.contains(reader)) {
                     local.gap_readers.push(reader);
                 }

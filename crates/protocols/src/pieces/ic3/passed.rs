@@ -74,7 +74,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                     }
                     break;
                 };
-                if F::PASS_BLINDLY || worker == local.member.own.worker || local.passed_of.contains(&worker) {
+                if F::pass_blindly() || worker == local.member.own.worker || local.passed_of.contains(&worker) {
                     break;
                 }
                 let writer = self.progress.note_passer(worker, local.member.own);
@@ -131,7 +131,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let (cell, write) = (local.cells[step].cell, local.cells[step].write);
             let Some((position, _)) = write.filter(|_| list_of(cell).look().is_passed()) else { continue };
             // Relaxed: this transaction has locked the cell.
-            if cell.word().load(Ordering::Relaxed) & ABSENT == 0 || F::FORGET_PASSERS {
+            if cell.word().load(Ordering::Relaxed) & ABSENT == 0 || F::forget_passers() {
                 continue;
             }
             M::step("passers");
@@ -139,7 +139,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             dekker_fence::<M, F>();
             let table = cx.writes.entries()[position].table().id();
             for worker in (0..self.progress.workers()).filter(|worker| *worker != local.member.own.worker) {
-                let reader = self.progress.gap_reader(worker, table, rank, !F::IGNORE_VALIDATING);
+                let reader = self.progress.gap_reader(worker, table, rank, !F::ignore_validating());
                 if let Some(reader) = reader.filter(|reader| !local.gap_readers.contains(reader)) {
                     local.gap_readers.push(reader);
                 }

@@ -57,7 +57,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             if flags & UNLINKED != 0 {
                 return Ok(RecordState::Unlinked);
             }
-            if is_written && !F::TRUST_SETTLED {
+            if is_written && !F::trust_settled() {
                 if self.progress.is_doomed(local.member.own) {
                     return Err(Abort::new(AbortReason::Cascaded));
                 }
@@ -91,7 +91,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     fn awaits_predecessors(&self, local: &mut Ic3Worker<M>) -> Result<bool, Abort> {
         let there_are_some = !local.member.predecessors.is_empty();
         local.member.wait_for_commits::<F>(&self.progress, None)?;
-        Ok(there_are_some && !F::FORGET_PREDECESSORS)
+        Ok(there_are_some && !F::forget_predecessors())
     }
 
     /// Returns why the transaction aborts that has missed a settled row, and whose predecessors

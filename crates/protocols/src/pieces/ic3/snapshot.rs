@@ -211,7 +211,7 @@ impl Kept {
         // If the epoch is newer than the word, its commit has left the payload as it was (then it
         // is the payload's), or the word has changed.
         let epoch = epoch_word(cell).load(Ordering::Acquire);
-        let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::SHOW_UNCOMMITTED;
+        let is_uncommitted = epoch & UNCOMMITTED != 0 && !F::show_uncommitted();
         let look = if is_uncommitted || epoch_of(epoch) > snapshot {
             // Acquire: pairs with the Release of `link`.
             Look::Copied(newest_copy(cell).load(Ordering::Acquire))
@@ -225,7 +225,7 @@ impl Kept {
         M::fence(Ordering::Acquire);
         // Relaxed: ordered by the fence.
         let is_as_before = cell.word().load(Ordering::Relaxed) & !QUEUED == word & !QUEUED;
-        let trusts = F::TRUST_CHAINS && matches!(look, Look::Copied(_));
+        let trusts = F::trust_chains() && matches!(look, Look::Copied(_));
         if is_as_before || trusts { look } else { Look::Changed }
     }
 
@@ -263,7 +263,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, number)) = *write else { continue };
             // Relaxed, both: this transaction has locked the cell.
-            let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0 || F::COPY_UNCOMMITTED;
+            let is_committed = epoch_word(*cell).load(Ordering::Relaxed) & UNCOMMITTED == 0 || F::copy_uncommitted();
             let flags = cell.word().load(Ordering::Relaxed);
             let records_history = cx.writes.entries()[position].table().records_history();
             if is_committed && Kept::needs_copy(snapshots, *cell, flags, epoch, records_history) {
@@ -271,7 +271,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
             let wrote = |other: &&Accessor<M>| other.is(Accessor::<M>::WROTE) && !other.is(Accessor::<M>::VOID);
             let mut writers = list_of(*cell).iter().filter(wrote);
-            let is_earlier = |other: &&Accessor<M>| other.began_in() < cx.began_in() && !F::FORGET_EARLIER_EPOCHS;
+            let is_earlier = |other: &&Accessor<M>| other.began_in() < cx.began_in() && !F::forget_earlier_epochs();
             if let Some(older) = writers.find(is_earlier) {
                 local.awaited = Some(older.owner());
                 return Err(Abort::new(AbortReason::ReadLocked));

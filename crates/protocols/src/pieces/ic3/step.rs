@@ -57,7 +57,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             }
             self.pass(local);
             local.collect_cells(cx);
-            if F::ANNOUNCE_BEFORE_LOCKING {
+            if F::announce_before_locking() {
                 self.progress.announce(local.member.own, rank);
             }
             self.lock_cells(cx, local)?;
@@ -98,7 +98,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
         let is_stale = |read: &&Read<M>| changed(now(read.cell), read.observed_word());
         if let Some(read) = local.reads.entries.iter().find(is_stale)
-            && !F::SKIP_PIECE_VALIDATION
+            && !F::skip_piece_validation()
         {
             return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
         }
@@ -134,7 +134,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         let now = |cell: Cell<M>| cell.word().load(Ordering::Relaxed);
         let stale = local.reads.entries.iter().find(|read| changed(now(read.cell), read.observed_word()));
         let outcome = match stale {
-            Some(read) if !F::SKIP_PIECE_VALIDATION => {
+            Some(read) if !F::skip_piece_validation() => {
                 Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)))
             }
             // SeqCst: behind the fence above, in one order with those of others (`gaps`).
@@ -152,7 +152,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         for step in 0..local.cells.len() {
             let StepCell { cell, write, copy } = local.cells[step];
             local.member.depend_on_earlier::<F>(&list_of(cell), write.is_some());
-            if F::FORGET_READS && write.is_none() {
+            if F::forget_reads() && write.is_none() {
                 continue;
             }
             let accessor = local.member.join(cell, cx.began_in(), write.is_some());

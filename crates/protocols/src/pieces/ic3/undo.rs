@@ -14,7 +14,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let forget_copies = |cx: &mut Context<M>| Self::drop_shown(cx, exposed);
             shown.undo::<F>(cx, &self.progress, saved, forget_copies, || self.note_uncommitted(shown.cell));
         }
-        if !local.exposed.is_empty() && !F::FORGET_DEPENDENTS && !F::SPARE_PASSERS {
+        if !local.exposed.is_empty() && !F::forget_dependents() && !F::spare_passers() {
             // SeqCst: pairs with the fence of a scan's validation (`passed`): what was put back
             // comes before.
             M::fence(contend_machine::Ordering::SeqCst);

@@ -187,7 +187,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             unlock(cell, word);
             writer.is_some_and(|writer| !self.progress.has_decided(writer))
         };
-        let mut reads = local.reads.entries.iter().filter(|_| !F::WHOLE_READS_UNCOMMITTED);
+        let mut reads = local.reads.entries.iter().filter(|_| !F::whole_reads_uncommitted());
         reads.any(|read| list_of(read.cell).look().exists() && is_uncommitted(read.cell))
     }
 
@@ -209,7 +209,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
                 Err(abort) => return Err(abort),
             }
             let newest = list_of(*cell).look();
-            if newest.exists() && !F::WHOLE_FORGETS_ACCESSORS {
+            if newest.exists() && !F::whole_forgets_accessors() {
                 return Ok(false);
             }
             is_passed |= newest.is_passed();
@@ -223,7 +223,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// writes: none has read a gap that it has filled, or deleted a row that it has passed.
     #[inline(never)]
     fn is_first(&self, cx: &Context<M>, local: &mut Ic3Worker<M>) -> bool {
-        if !F::WHOLE_FORGETS_GAP_READERS {
+        if !F::whole_forgets_gap_readers() {
             // The reader of a gap may have any rank: this transaction has steps of all of its own.
             self.note_passers(cx, local, 1);
             self.depend_on_gap_readers(local, 1);
@@ -252,7 +252,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let read = local.reads.entries[position];
             let now = now(&read);
             let is_locked_by_other = now & LOCKED != 0 && !local.reads.has_locked(read.cell);
-            if (changed(now, read.observed_word()) || is_locked_by_other) && !F::SKIP_PIECE_VALIDATION {
+            if (changed(now, read.observed_word()) || is_locked_by_other) && !F::skip_piece_validation() {
                 return Err(cx.conflict_at(read.cell, Abort::new(AbortReason::ReadValidation)));
             }
         }
