@@ -264,6 +264,9 @@ impl SqlArgs {
                 .take(URL_BYTES_MAX)
                 .read_line(&mut url)
                 .map_err(|error| UserError::refused(format!("--url -: {error}")))?;
+            if url.len() as u64 == URL_BYTES_MAX {
+                return Err(UserError::refused(format!("--url -: the line has {URL_BYTES_MAX} bytes or more")));
+            }
         }
         Target::read(url.trim()).map_err(|error| UserError::refused(format!("--url: {error}")))
     }

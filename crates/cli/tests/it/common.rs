@@ -1,5 +1,6 @@
 //! Functions that the tests of the binary share.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -8,6 +9,17 @@ use tempfile::TempDir;
 /// Runs the binary in this folder, and returns its output.
 pub(crate) fn contend(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_contend")).args(arguments).current_dir(folder).output().expect("the binary runs")
+}
+
+/// Runs the binary in this folder, with this on its stdin.
+pub(crate) fn contend_with_input(folder: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_contend"));
+    let command = command.args(arguments).current_dir(folder);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    // It need not read all.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    child.wait_with_output().expect("it ends")
 }
 
 /// Runs the binary in this folder with a reader of its stdout that has gone, and returns its end

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use tempfile::TempDir;
 
-use crate::common::{contend, text};
+use crate::common::{contend, contend_with_input, text};
 use crate::hostile::{NO_WORKLOADS, refuses_in, wrong_files};
 
 /// A run in a moment.
@@ -108,6 +108,35 @@ fn a_flag_without_an_effect_is_refused() {
     let output = contend(folder.path(), &[&["sql", "counter.toml"], &SHORT[..], &beside].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("mvto"), "{}", text(&output.stdout));
+}
+
+/// A password is on no command line if the URL comes from stdin, whatever else comes there.
+#[test]
+fn a_url_is_read_from_stdin() {
+    let folder = TempDir::new().expect("a folder");
+    let file = include_str!("../../../../workloads/counter.toml");
+    std::fs::write(folder.path().join("counter.toml"), file).expect("written");
+    let run = |input: &[u8]| {
+        let arguments = ["sql", "counter.toml", "--seconds", "0.05", "--clients", "2", "--verify-transactions", "40"];
+        contend_with_input(folder.path(), &[&arguments[..], &["--url", "-"]].concat(), input)
+    };
+    for input in ["sqlite:t.db", "sqlite:t.db\n", "  sqlite:t.db \r\nsqlite:/nowhere/another\n"] {
+        let output = run(input.as_bytes());
+        assert_eq!(output.status.code(), Some(0), "{input:?}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("nothing in 40 transactions"), "{input:?}");
+    }
+    let endless = [b"sqlite:t.db?".as_slice(), &[b'x'; 1 << 20]].concat();
+    for (input, part) in [
+        (&b""[..], "error: --url: the URL has no scheme; valid: postgres://"),
+        (b"\nsqlite:t.db\n", "error: --url: the URL has no scheme; valid: postgres://"),
+        (b"\xff\xfe\n", "error: --url -: stream did not contain valid UTF-8"),
+        (&endless, "error: --url -: the line has 65536 bytes or more"),
+    ] {
+        let output = run(input);
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len(), stderr.lines().count()), (Some(2), 0, 1), "{stderr}");
+        assert!(stderr.starts_with(part), "'{part}' is not in: {stderr}");
+    }
 }
 
 /// The sum overflows in the database where the recorded run has its own size.

@@ -1,11 +1,8 @@
 //! A check that tested nothing is not green.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
 use tempfile::TempDir;
 
-use crate::common::{TINY, contend, refuses, text};
+use crate::common::{TINY, contend, contend_with_input, refuses, text};
 
 #[test]
 fn an_exploration_of_nothing_is_bad_input() {
@@ -129,15 +126,8 @@ fn a_history_of_nothing_is_bad_input() {
 
 #[test]
 fn a_standard_input_of_nothing_is_bad_input() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_contend"))
-        .args(["check", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    child.stdin.take().expect("a pipe").write_all(b"\n").expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    let folder = TempDir::new().expect("a folder");
+    let output = contend_with_input(folder.path(), &["check", "-"], b"\n");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
     assert!(text(&output.stderr).contains("standard input: no transaction"), "{}", text(&output.stderr));
 }
