@@ -332,8 +332,9 @@ faults! {
     pub const FAULTS;
 }
 
-/// The places at which the algorithm has its faults. Without a fault, `fault_skips` is false,
-/// `epoch_by_fault` is `None`, and the others return what their names begin with.
+/// The places at which the algorithm has its faults. Without a fault, `marks_read_cell` is true,
+/// `fault_skips` is false, `epoch_by_fault` is `None`, and the others return what their names begin
+/// with.
 impl<F: SiloFaults> SiloValidation<F> {
     #[inline(always)]
     fn marks_read_cell() -> bool {
