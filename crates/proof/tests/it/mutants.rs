@@ -2,7 +2,8 @@
 //! was found replays; and every deliberate bug of the engine and of the log is found.
 //!
 //! `docs/mutants.md` is the table of them all; the test compares it. `UPDATE_DOCS=1 cargo test -p
-//! contend-proof --test it mutants` writes it.
+//! contend-proof --test it mutants` writes it, with all that both strategies find. Without that, the
+//! strategy that found a mutant sooner has to find it again in the same execution.
 
 use std::sync::Mutex;
 
@@ -48,6 +49,7 @@ use contend_sim::Simulated;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mutants.md");
 
 /// A broken protocol, and how it is shown to be.
+#[derive(Clone)]
 struct Mutant {
     protocol: &'static str,
     fault: &'static str,
@@ -58,6 +60,8 @@ struct Mutant {
     engine: Option<EngineFault>,
     /// What came of it: a cell of the table for each strategy.
     show: fn(&Mutant) -> [String; 2],
+    /// What the page says of it, unless that is to be written anew.
+    written: Option<[String; 2]>,
 }
 
 impl Mutant {
@@ -78,10 +82,35 @@ impl Mutant {
 
     fn row(&self) -> String {
         let settings: String = self.all_settings().iter().map(|(name, value)| format!(" {name}={value}")).collect();
-        let [random, pct] = Chosen::during(id(self.fault), || (self.show)(self));
         let (protocol, fault, meaning, workload) = (self.protocol, self.fault, self.meaning, self.workload);
-        format!("| `{protocol}` | `{fault}` | {meaning} | `{workload}`{settings} | {random} | {pct} |")
+        let cells = format!("| `{protocol}` | `{fault}` | {meaning} | `{workload}`{settings} |");
+        let mutant = Mutant { written: written(&cells), ..self.clone() };
+        let [random, pct] = Chosen::during(id(fault), || (self.show)(&mutant));
+        format!("{cells} {random} | {pct} |")
     }
+
+    /// Returns the strategy that has found it sooner, as the page says, and the number of the
+    /// execution.
+    fn found_sooner(&self) -> Option<(usize, u64)> {
+        let numbers = self.written.iter().flatten().enumerate();
+        numbers.filter_map(|(place, cell)| Some((place, cell.parse().ok()?))).min_by_key(|(_, number)| *number)
+    }
+}
+
+/// Returns the page's two cells behind these, unless the page is to be written anew.
+fn written(cells: &str) -> Option<[String; 2]> {
+    if writes_page() {
+        return None;
+    }
+    let page = std::fs::read_to_string(PAGE).ok()?;
+    let rest = page.lines().find_map(|line| line.strip_prefix(cells))?;
+    let found: Vec<_> = rest.split('|').map(|cell| cell.trim().to_owned()).collect();
+    let [random, pct, _] = <[String; 3]>::try_from(found).ok()?;
+    Some([random, pct])
+}
+
+fn writes_page() -> bool {
+    std::env::var_os("UPDATE_DOCS").is_some()
 }
 
 fn owned(settings: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
@@ -96,8 +125,16 @@ fn meaning_of(fault: &str, lists: &[&[Meaning]]) -> &'static str {
 const STRATEGIES: [StrategyChoice; 2] = [StrategyChoice::Random, StrategyChoice::Pct(3)];
 
 /// The executions that each strategy needs to find it, within a budget; what was found must replay.
-/// One of them has to find it. Only if both fail do they go on.
+/// One of them has to find it. Only if both fail do they go on. If the page knows an execution in
+/// which it is found, none is tried after that.
 fn found<P: NamedProtocol<Simulated>>(mutant: &Mutant) -> [String; 2] {
+    if let (Some((place, number)), Some(cells)) = (mutant.found_sooner(), &mutant.written)
+        && let Some(found) = found_by::<P>(mutant, &STRATEGIES[place], number)
+    {
+        let mut cells = cells.clone();
+        cells[place] = found;
+        return cells;
+    }
     for budget in [BUDGET, BUDGET_MAX] {
         let found = STRATEGIES.map(|strategy| found_by::<P>(mutant, &strategy, budget));
         if found.iter().any(Option::is_some) {
@@ -188,6 +225,7 @@ macro_rules! mutants {
                         settings: SETTINGS[0],
                         engine: None,
                         show: $show::<Faulty<$protocol, Chosen>>,
+                        written: None,
                     });
                 })*
             })*
@@ -235,7 +273,16 @@ fn with_engine<P: NamedProtocol<Simulated>>(engine: EngineFault, workload: &'sta
     let fault: &'static str = format!("{engine:?}").leak();
     let show = found::<P>;
     let meaning = engine.meaning();
-    Mutant { protocol: P::INFO.name, fault, meaning, workload, settings: &[], engine: Some(engine), show }
+    Mutant {
+        protocol: P::INFO.name,
+        fault,
+        meaning,
+        workload,
+        settings: &[],
+        engine: Some(engine),
+        show,
+        written: None,
+    }
 }
 
 fn engine_mutants() -> Vec<Mutant> {
@@ -355,7 +402,8 @@ fn every_mutant_is_found() {
         "# Mutants\n\n\
          A mutant is a protocol, the engine or the log with one deliberate bug, which only tests turn on.\n\
          This page says how each mutant is found. It is written by `UPDATE_DOCS=1 cargo test -p\n\
-         contend-proof --test it mutants`, and the test fails if the page is not what the tests find.\n\n\
+         contend-proof --test it mutants`, and the test fails if the page is not what the tests find.\n\
+         Without `UPDATE_DOCS` only the strategy that needed fewer executions runs again.\n\n\
          ## Of protocols\n\n\
          Each protocol declares its faults at the end of its file. Faults of whole operations stand in\n\
          `crates/protocols/src/fault/faulty.rs`. The numbers are the executions that the explorer needed\n\
@@ -404,7 +452,7 @@ fn every_mutant_is_found() {
     );
     let missed: Vec<_> = page.lines().filter(|line| line.contains(MISSED)).collect();
     assert!(missed.is_empty(), "{missed:#?}");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if writes_page() {
         std::fs::write(PAGE, &page).expect("the page can be written");
     }
     let written = std::fs::read_to_string(PAGE).unwrap_or_default();
