@@ -1,5 +1,6 @@
 """Pages of every kind, made by the command that is to be tried (CONTEND), and a browser to look at them with."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -47,11 +48,6 @@ def contend(*arguments, status=0):
     done = subprocess.run([CONTEND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == status, f"{arguments}: status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("pages")
 
 
 def compared(folder, name, *arguments):
@@ -128,8 +124,22 @@ def databases(folder):
 
 
 @pytest.fixture(scope="session")
-def pages(folder):
-    """A page of each kind, by name."""
+def pages(tmp_path_factory, worker_id):
+    """A page of each kind, by name: made by the first worker that wants them, while the other waits."""
+    here = tmp_path_factory.getbasetemp()
+    folder = (here if worker_id == "master" else here.parent) / "pages"
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        names = folder / "names.json"
+        if not names.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            made = pages_in(folder)
+            names.write_text(json.dumps({name: str(path) for name, path in made.items()}))
+        return {name: pathlib.Path(path) for name, path in json.loads(names.read_text()).items()}
+
+
+def pages_in(folder):
     tpcc = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
     few = ["--verify-transactions", "2000"]
     small = ["--seconds", "0.1", "--windows", "3", "--warmup", "0.02", *few]
