@@ -2,8 +2,8 @@
 //! was found replays; and every deliberate bug of the engine and of the log is found.
 //!
 //! `docs/mutants.md` is the table of them all; the test compares it. `UPDATE_DOCS=1 cargo test -p
-//! contend-proof --test it mutants` writes it, with all that both strategies find. Without that, the
-//! strategy that found a mutant sooner has to find it again in the same execution.
+//! contend-proof --test it mutants` writes it, with all that both strategies find. Without that,
+//! the strategy that found a mutant sooner has to find it again in the same execution.
 
 use std::sync::Mutex;
 
