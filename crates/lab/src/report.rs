@@ -264,6 +264,7 @@ fn setting(result: &ResultFile, command: &str) -> String {
 }
 
 /// Says that a run ended before its end, and why, if it failed.
+#[cfg(feature = "sql")]
 fn partial(is_partial: bool, error: Option<&str>) -> String {
     let text = match (is_partial, error) {
         (false, None) => return String::new(),
