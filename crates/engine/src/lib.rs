@@ -52,6 +52,7 @@ mod loader;
 mod pieces;
 pub mod protocol;
 pub mod record;
+mod row_copy;
 pub mod sets;
 mod slab;
 mod table;

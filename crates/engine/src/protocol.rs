@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use contend_index::{Change, Leaf, LeafWords};
-use contend_machine::{Activity, Machine};
+use contend_machine::Machine;
 use contend_model::pieces::{Piece, TypeSet};
-use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection, Span};
+use contend_model::{Abort, AbortReason, DeclarationNeeds, Groups, Isolation, Options, Projection};
 
 use crate::cell_copy::Copies;
 use crate::config::EngineOptions;
@@ -388,40 +388,6 @@ impl<M: Machine> Context<M> {
             let signature = at.table.signature(number);
             M::copy_out(&payload[signature..=signature], &mut self.row_buffer[signature..=signature]);
         }
-    }
-
-    /// Copies the columns of a record's row that are asked for to [`Context::row_buffer`]. The
-    /// protocol makes sure that the copy of each cell is of one version.
-    #[inline(always)]
-    pub fn copy_row(&mut self, at: Located<'_, M>, columns: Projection<'_>) {
-        M::step("copy row");
-        let (table, payload) = (at.table, at.table.payload(at.record));
-        let before = (payload.len() > SHORT_ROW).then(M::phase);
-        if let Some(before) = before {
-            M::enter(before.doing(Activity::Useful));
-            if self.row_buffer.len() < payload.len() {
-                self.grow_row_buffer(payload.len());
-            }
-        }
-        match columns.words() {
-            // The whole payload with the signatures, whichever columns were asked for.
-            _ if table.records_history() => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
-            Some(spans) => spans.iter().for_each(|span| self.copy_span(payload, *span)),
-            None if table.is_whole(columns.groups()) => M::copy_out(payload, &mut self.row_buffer[..payload.len()]),
-            None => table.spans(columns.groups()).for_each(|span| self.copy_span(payload, span)),
-        }
-        before.into_iter().for_each(M::enter);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow_row_buffer(&mut self, words: usize) {
-        self.row_buffer.resize(words, 0);
-    }
-
-    #[inline(always)]
-    fn copy_span(&mut self, payload: &[M::U64], span: Span) {
-        M::copy_out(&payload[span.words()], &mut self.row_buffer[span.words()]);
     }
 }
 

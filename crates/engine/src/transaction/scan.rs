@@ -83,6 +83,7 @@ where
     K: Key,
     V: FnMut(K, &[u64]) -> ControlFlow<()>,
 {
+    #[inline(always)]
     fn try_entry(&mut self, key: K, value: u64) -> Result<ControlFlow<()>, Abort> {
         let (table, transaction) = (self.table, &mut *self.transaction);
         // A complete declaration must have the key before its row is read: another transaction may
@@ -138,6 +139,7 @@ where
         }
     }
 
+    #[inline(always)]
     fn entry(&mut self, key: K, value: u64) -> ControlFlow<()> {
         self.try_entry(key, value).unwrap_or_else(|abort| {
             self.failed = Some(abort);

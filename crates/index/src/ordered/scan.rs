@@ -32,6 +32,8 @@
 //! to a later key, or to an earlier one if it goes backward. It copies a leaf again only because a
 //! writer has changed the leaf or a node above it.
 
+use std::mem::MaybeUninit;
+
 use contend_machine::{Machine, Spin};
 
 use super::{InnerNode, LeafNode, Node, OrderedIndex};
@@ -106,9 +108,10 @@ impl<M: Machine, K: Key, const L: usize> CoveringLeaf<'_, M, K, L> {
 
 /// The entries of one leaf that a scan wants. They are the scan's own: the visitor sees a copy that
 /// was checked, and may take as long as it likes, or use the index itself.
-struct Copied<const L: usize> {
-    keys: [KeyWords; L],
-    values: [u64; L],
+///
+/// The first `count` entries are initialised, and the others are not: most scans need few.
+struct Copied<K, const L: usize> {
+    entries: [MaybeUninit<(K, u64)>; L],
     count: usize,
 }
 
@@ -116,11 +119,11 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
     /// Visits the entries with `low <= key <= high`, in order. Each leaf is copied at one version,
     /// which [`ScanVisitor::leaf`] gets. No latch is held while the visitor runs.
     pub fn scan(&self, low: K, high: K, direction: Direction, visitor: &mut impl ScanVisitor<M, K>) {
+        let mut copied = Copied { entries: [const { MaybeUninit::uninit() }; L], count: 0 };
         let (mut low, mut high) = (low.to_words(), high.to_words());
         if low > high {
             return;
         }
-        let mut copied = Copied { keys: [[0; _]; L], values: [0; L], count: 0 };
         let mut parent = None;
         loop {
             let from = match direction {
@@ -135,7 +138,9 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             }
             for i in 0..copied.count {
                 let i = if direction == Direction::Forward { i } else { copied.count - 1 - i };
-                if visitor.entry(K::from_words(copied.keys[i]), copied.values[i]).is_break() {
+                // SAFETY: `copy_leaf` has written the first `count` entries, and `i` is less.
+                let (key, value) = unsafe { copied.entries[i].assume_init() };
+                if visitor.entry(key, value).is_break() {
                     return;
                 }
             }
@@ -157,7 +162,7 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
         high: &KeyWords,
         direction: Direction,
         parent: &mut Option<Parent<'a, M, K, I>>,
-        copied: &mut Copied<L>,
+        copied: &mut Copied<K, L>,
     ) -> CoveringLeaf<'a, M, K, L> {
         let mut spin = Spin::<M>::new();
         loop {
@@ -168,9 +173,8 @@ impl<M: Machine, K: Key, const L: usize, const I: usize> OrderedIndex<M, K, L, I
             if let Some(found) = near.or_else(|| self.find_from_root(from, parent)) {
                 let (first, end) = found.positions(low, high);
                 copied.count = end - first;
-                for (i, (key, value)) in copied.keys.iter_mut().zip(&mut copied.values).take(end - first).enumerate() {
-                    *key = found.leaf.key(first + i);
-                    *value = found.leaf.value(first + i);
+                for i in 0..copied.count {
+                    copied.entries[i].write((K::from_words(found.leaf.key(first + i)), found.leaf.value(first + i)));
                 }
                 // The copy takes effect here: if the leaf is unchanged, keys and values are those
                 // of `found.version`. Acquire fence, in `is_at`: pairs with the Release fence of
