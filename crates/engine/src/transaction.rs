@@ -18,7 +18,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
 use contend_model::pieces::{Piece, Use};
 use contend_model::{
-    Abort, AbortReason, Direction, Groups, Key, PieceEnd, Projection, RawTxn, Row, RowUpdate, Table, Update,
+    Abort, AbortReason, Direction, Groups, Key, PieceEnd, Projection, RawTxn, ReadOrWritten, Row, RowUpdate, Table,
+    Update,
 };
 
 use crate::catalog;
@@ -318,24 +319,24 @@ impl<P: Protocol<M>, M: Machine> Transaction<'_, P, M> {
     }
 
     /// Looks up the records under at most [`BATCH`] keys at once, and prefetches their lines. Calls
-    /// `expect` with each record found.
+    /// `expect` with each record found. The phase may differ by the key's position.
     #[inline(always)]
     fn find_batch<K: Key>(
         &mut self,
         table: &StoredTable<M, K>,
         keys: &[K],
-        phase: Phase,
+        phase: impl Fn(usize) -> Phase,
         columns: Projection<'_>,
         expect: impl Fn(Record<M>),
     ) -> Result<[Option<Record<M>>; BATCH], Abort> {
         let mut found = [None; BATCH];
         if self.worker.cx.declaration.has_rows() {
-            for (found, &key) in found.iter_mut().zip(keys) {
-                *found = self.find(table, key, phase, columns)?;
+            for (position, (found, &key)) in found.iter_mut().zip(keys).enumerate() {
+                *found = self.find(table, key, phase(position), columns)?;
             }
             return Ok(found);
         }
-        M::enter(phase);
+        M::enter(phase(0));
         M::step("look up");
         table.find_many(keys, columns, |position, record| {
             found[position] = record;
@@ -381,7 +382,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, READ_INDEX, columns, |_| ())?;
+            let found = self.find_batch(table, keys, |_| READ_INDEX, columns, |_| ())?;
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 visit(batch * BATCH + position, row);
@@ -421,8 +422,13 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let table = self.admit(table)?;
         self.allow(table, Use::Write(groups))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found =
-                self.find_batch(table, keys, WRITE_INDEX, Projection::of_groups(groups), Record::prefetch_to_write)?;
+            let found = self.find_batch(
+                table,
+                keys,
+                |_| WRITE_INDEX,
+                Projection::of_groups(groups),
+                Record::prefetch_to_write,
+            )?;
             for (position, &key) in keys.iter().enumerate() {
                 let write = self.write_located(table, key, found[position], groups, WriteMode::ReadModifyWrite)?;
                 visit(batch * BATCH + position, write.map(|write| self.worker.cx.writes.image_mut(write)));
@@ -449,7 +455,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let table = self.admit(table)?;
         self.allow(table, Use::Read(columns.groups()))?;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let found = self.find_batch(table, keys, WRITE_INDEX, columns, Record::prefetch_to_write)?;
+            let found = self.find_batch(table, keys, |_| WRITE_INDEX, columns, Record::prefetch_to_write)?;
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
@@ -468,6 +474,34 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         let found = self.find(table, key, WRITE_INDEX, Projection::of_groups(groups))?;
         let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
         Ok(position.map(|position| self.worker.cx.writes.image_mut(position)))
+    }
+
+    fn read_or_write_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        (keys, writes): (&[K], &[bool]),
+        columns: Projection<'_>,
+        groups: Groups,
+        mut visit: impl FnMut(usize, ReadOrWritten<'_>),
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        for (batch, (keys, writes)) in keys.chunks(BATCH).zip(writes.chunks(BATCH)).enumerate() {
+            let phase = |position: usize| if writes[position] { WRITE_INDEX } else { READ_INDEX };
+            let found = self.find_batch(table, keys, phase, columns, |_| ())?;
+            for (position, &key) in keys.iter().enumerate() {
+                let found = found[position];
+                let row = if writes[position] {
+                    self.allow(table, Use::Write(groups))?;
+                    let position = self.write_located(table, key, found, groups, WriteMode::Blind)?;
+                    ReadOrWritten::Written(position.map(|position| self.worker.cx.writes.image_mut(position)))
+                } else {
+                    self.allow(table, Use::Read(columns.groups()))?;
+                    ReadOrWritten::Read(self.read_located(table, key, found, columns)?)
+                };
+                visit(batch * BATCH + position, row);
+            }
+        }
+        Ok(())
     }
 
     fn insert_row<K: Key>(&mut self, table: &Table<K>, key: K) -> Result<Option<&mut [u64]>, Abort> {

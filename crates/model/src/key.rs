@@ -89,8 +89,9 @@ macro_rules! byte_key {
             fn to_words(self) -> KeyWords {
                 let mut words = [0; MAX_KEY_WORDS];
                 let (chunks, _) = self.as_chunks::<8>();
-                for (word, chunk) in words.iter_mut().zip(chunks) {
-                    *word = u64::from_be_bytes(*chunk);
+                // Not zipped: that is no call only where crates are optimised together.
+                for word in 0..Self::WORDS {
+                    words[word] = u64::from_be_bytes(chunks[word]);
                 }
                 words
             }
@@ -99,8 +100,8 @@ macro_rules! byte_key {
             fn from_words(words: KeyWords) -> Self {
                 let mut key = [0; $bytes];
                 let (chunks, _) = key.as_chunks_mut::<8>();
-                for (chunk, word) in chunks.iter_mut().zip(words) {
-                    *chunk = word.to_be_bytes();
+                for word in 0..Self::WORDS {
+                    chunks[word] = words[word].to_be_bytes();
                 }
                 key
             }

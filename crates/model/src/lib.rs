@@ -55,7 +55,7 @@ pub use row::{Column, ColumnInfo, Row, type_name_of};
 pub use spec::{IndexKind, TableSpec};
 pub use store::{Core, Inspect, Load, Tables, TablesOnly};
 pub use table::{StoreId, Table, TypedTable};
-pub use txn::{Before, Direction, PieceEnd, RawTxn, Txn};
+pub use txn::{Before, Direction, PieceEnd, RawTxn, ReadOrWritten, Txn};
 pub use update::{AddToWord, Number, RowUpdate, Update, WordChanges, WordOperation};
 pub use words::{counted, is_or_are};
 

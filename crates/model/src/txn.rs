@@ -142,6 +142,30 @@ pub trait RawTxn {
         Ok(())
     }
 
+    /// Reads these columns of many rows, and replaces these groups of others, in the order of
+    /// `keys`; `writes` tells which are replaced. Their cache misses overlap. `visit` gets each
+    /// key's position and its row.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn read_or_write_rows<K: Key>(
+        &mut self,
+        table: &Table<K>,
+        (keys, writes): (&[K], &[bool]),
+        columns: Projection<'_>,
+        groups: Groups,
+        mut visit: impl FnMut(usize, ReadOrWritten<'_>),
+    ) -> Result<(), Abort> {
+        for (position, (&key, &writes)) in keys.iter().zip(writes).enumerate() {
+            if writes {
+                visit(position, ReadOrWritten::Written(self.write_row(table, key, groups)?));
+            } else {
+                visit(position, ReadOrWritten::Read(self.read_row(table, key, columns)?));
+            }
+        }
+        Ok(())
+    }
+
     /// Inserts many rows. `visit` gets each key's position and the words to fill, or `None` if the
     /// key exists. Ascending keys that stand together are inserted faster.
     ///
@@ -233,6 +257,15 @@ pub trait RawTxn {
     fn note_cancel(&mut self) -> Abort {
         Abort::new(AbortReason::User)
     }
+}
+
+/// A row of [`RawTxn::read_or_write_rows`]; `None` if the key is absent.
+#[derive(Debug)]
+pub enum ReadOrWritten<'a> {
+    /// The row was read; see [`RawTxn::read_row`].
+    Read(Option<&'a [u64]>),
+    /// The row is replaced; see [`RawTxn::write_row`].
+    Written(Option<&'a mut [u64]>),
 }
 
 /// What comes behind the end of a piece.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use contend_derive::Row;
 use contend_engine::{
     Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
-    Projection, Protocol, RawTxn, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
+    Projection, Protocol, RawTxn, ReadOrWritten, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
 };
 use contend_judge::{recorded, verify_history};
 use contend_machine::{Interleaved, Machine, Native, Stack, run_together};
@@ -119,6 +119,14 @@ fn operation<P: Protocol<M>, M: Machine>(
         1 => {
             let other = random.random_range(0..storm.keys);
             tx.read_rows(rows, &[key, other], Projection::WHOLE, |_, _| {})?;
+        }
+        2 if value % 4 == 0 => {
+            let keys = (&[key, random.random_range(0..storm.keys)][..], &[value % 8 == 0, true][..]);
+            tx.read_or_write_rows(rows, keys, Projection::WHOLE, Groups::ALL, |_, row| {
+                if let ReadOrWritten::Written(Some(row)) = row {
+                    row.fill(value);
+                }
+            })?;
         }
         2 => {
             if let Some(row) = tx.write_row(rows, key, Groups::ALL)? {

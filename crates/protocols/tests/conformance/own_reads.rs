@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use contend_engine::{
-    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RawTxn, RowUpdate, Table,
-    TableSpec, Transaction, Txn,
+    Abort, AbortReason, Direction, EngineOptions, Groups, IndexKind, Projection, Protocol, RawTxn, ReadOrWritten,
+    RowUpdate, Table, TableSpec, Transaction, Txn,
 };
 use contend_machine::Native;
 
@@ -129,6 +129,17 @@ fn perform<P: Protocol<Native>>(
             tx.read_rows(table, &[key, key], Projection::WHOLE, |position, row| seen[position] = row.map(whole))?;
             assert_eq!(seen[0], seen[1], "one key twice in a batch");
             Answer::Saw(seen[0])
+        }
+        // The third operation of a sequence.
+        Operation::Write if value.is_multiple_of(3) => {
+            let (mut seen, mut wrote) = ([None; 2], false);
+            let keys = (&[key; 3][..], &[false, true, false][..]);
+            tx.read_or_write_rows(table, keys, Projection::WHOLE, Groups::ALL, |position, row| match row {
+                ReadOrWritten::Read(row) => seen[position / 2] = row.map(whole),
+                ReadOrWritten::Written(row) => wrote = row.map(|row| put(row, both(value))).is_some(),
+            })?;
+            assert_eq!((seen[0].is_some(), seen[1]), (wrote, wrote.then(|| both(value))), "in the order of the keys");
+            Answer::Did(wrote)
         }
         Operation::Write => {
             Answer::Did(tx.write_row(table, key, Groups::ALL)?.map(|row| put(row, both(value))).is_some())
