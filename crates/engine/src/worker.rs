@@ -123,6 +123,9 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
     }
 }
 
+/// The tombstones of a worker from which epochs end early.
+const MANY_TOMBSTONES: usize = 64;
+
 /// The number of transactions after which a worker looks at the clock and at its garbage.
 const MAINTENANCE_EVERY: u32 = 32;
 /// The tombstones that one maintenance looks at, besides two for each tombstone queued since the
@@ -472,7 +475,12 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     fn maintain(&mut self) {
         self.since_maintenance = 0;
         M::enter(Phase::of(Operation::Collection, Activity::Manager));
-        self.engine.epochs.maybe_advance(M::now());
+        // Scans pass each tombstone in an index. A log flushes at the end of an epoch.
+        if self.cx.garbage.tombstones.len() >= MANY_TOMBSTONES && self.cx.writes.log.is_none() {
+            self.engine.epochs.maybe_advance_early(M::now());
+        } else {
+            self.engine.epochs.maybe_advance(M::now());
+        }
         let epoch = self.engine.epochs.current();
         // Once in each epoch also without garbage of its own: ended workers may have left some.
         if !self.cx.garbage.is_empty() || self.collected_in != epoch {
