@@ -21,13 +21,16 @@ mod compile;
 mod draws;
 mod error;
 mod expression;
+mod foresee;
 mod fuse;
 mod instead;
 mod interpret;
 mod invariant;
 mod known;
 mod loaded;
+mod ops;
 mod options;
+mod partitions;
 mod pieces;
 mod plain;
 mod program;
@@ -60,11 +63,13 @@ use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, Workloa
 
 use error::Read;
 use expression::Writer;
+use foresee::{KnownKeys, announce, declare_rows};
 pub use interpret::Input;
-use interpret::{Handle, KnownKeys, Memory, Partitions, announce, declare_rows, key_of, put, with_table};
+use interpret::{Handle, Memory, key_of, put, with_table};
 use invariant::{Invariant, invariant_of};
 pub use options::FileOptions;
 use options::WHOLE;
+use partitions::{Partitions, partitions_of};
 pub use plain::{PlainScript, of_scripts};
 use program::{Code, ROW, Register, Step, Store};
 use recent::Recent;
@@ -313,6 +318,9 @@ fn kind_of(
         fuse::fuse(&mut code);
     }
     pieces::find(&mut code, tables);
+    code.accesses.iter_mut().for_each(|access| access.prepare(&tables[access.table as usize]));
+    code.batch = code.as_batch().filter(|_| source.partition.is_none());
+    let code = code.prepare();
     if of.read_only
         && let Some(access) = code.accesses.iter().find(|access| !access.reads)
     {
@@ -452,42 +460,6 @@ fn fills_of(
         fills.push(of_table);
     }
     Ok(fills)
-}
-
-fn partitions_of(
-    source: &Source,
-    tables: &[Table],
-    kinds: &[Kind],
-    parameters: &Parameters,
-) -> Result<Option<Partitions>, String> {
-    let Some(partition) = &source.partition else { return Ok(None) };
-    let count = amount(&partition.count, "[partition] count", parameters)?;
-    if !(1..=65_536).contains(&count) {
-        return Err(format!("[partition]: count is {count}; valid: 1 to 65536"));
-    }
-    let is_by = |table: &Table| table.columns[table.key[0]].name == partition.by;
-    let of: Vec<bool> = tables.iter().map(|table| table.index_of.is_none() && is_by(table)).collect();
-    if !of.contains(&true) {
-        let firsts: Vec<&str> = tables.iter().map(|table| table.columns[table.key[0]].name.as_str()).collect();
-        let by = &partition.by;
-        return Err(format!("[partition]: no primary key begins with '{by}'; valid: {}", firsts.join(", ")));
-    }
-    for kind in kinds {
-        for access in &kind.code.accesses {
-            let table = &tables[access.table as usize];
-            let is_known =
-                if of[access.table as usize] { access.known_first && kind.code.foreseeable } else { access.reads };
-            if !is_known {
-                let (name, line) = (kind.name, access.line);
-                return Err(format!(
-                    "transaction '{name}', line {line}: the partition of {} is not known before the transaction begins \
-                     (a draw, or {}, depends on a row; or {} is not partitioned and is changed); valid: no [partition]",
-                    table.name, partition.by, table.name
-                ));
-            }
-        }
-    }
-    Ok(Some(Partitions { count: count as usize, of }))
 }
 
 /// Returns which tables need an order: those that are scanned, and those whose rows are checked and
@@ -682,7 +654,7 @@ impl Workload for FileWorkload {
         core.work(INSTRUCTIONS_OF_STEP * kind.code.steps.len() as u32);
         input.is_foreseen = kind.looks_up_many || kind.foresees && self.declares;
         if input.is_foreseen {
-            client.memory.foresee(&kind.code, tables, partitions.as_ref(), input);
+            client.memory.foresee(&kind.code, partitions.as_ref(), input);
             client.memory.uniques = 0;
         } else {
             client.memory.draw_first(&kind.code, input);
@@ -747,7 +719,7 @@ impl Workload for FileWorkload {
     fn execute<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {
         let Program { kinds, tables, .. } = &self.program;
         let kind = &kinds[input.kind];
-        if input.is_foreseen {
+        if input.is_foreseen && (kind.code.batch.is_none() || tx.uses_pieces()) {
             announce(tx, &self.handles, &input.keys, &kind.groups);
         }
         let tables = interpret::Tables { shapes: tables, handles: &self.handles };
@@ -768,7 +740,10 @@ impl Workload for FileWorkload {
         client.named += client.memory.named;
         client.missed += client.memory.missed;
         let Memory { inserted, recent, .. } = &mut client.memory;
-        inserted.drain(..).for_each(|(table, key)| recent[table as usize].push(key));
+        // A drain of nothing takes as long as three steps of a script.
+        if !inserted.is_empty() {
+            inserted.drain(..).for_each(|(table, key)| recent[table as usize].push(key));
+        }
     }
 
     fn check_loaded<S: Inspect>(&self, store: &S) -> Result<(), String> {

@@ -338,5 +338,5 @@ pub(super) fn fill(mut writer: Writer<'_>, text: &str, column: &Column) -> Read<
     writer.fills = true;
     let expression = expression_of(text, writer.at)?;
     let register = writer.value(column, &expression, &mut Names::None)?;
-    Ok((writer.code, register))
+    Ok((writer.code.prepare(), register))
 }

@@ -38,23 +38,13 @@ impl Distribution {
     }
 
     /// Draws a number for these operands. An empty range gives its lower end.
-    #[inline(always)]
-    pub(super) fn draw(&self, random: &mut SplitMix64, low: i64, high: i64) -> i64 {
-        match self {
-            Distribution::Among { low, numbers } => low.wrapping_add(below(random.draw(), numbers.get()) as i64),
-            Distribution::Uniform if high >= low && high.wrapping_sub(low) != -1 => {
-                low.wrapping_add(below(random.draw(), high.wrapping_sub(low) as u64 + 1) as i64)
-            }
-            other => other.draw_skewed(random, low, high),
-        }
-    }
-
-    fn draw_skewed(&self, random: &mut SplitMix64, low: i64, high: i64) -> i64 {
+    pub(super) fn draw(&self, random: &mut SplitMix64, (low, high): (i64, i64)) -> i64 {
         let span = high.wrapping_sub(low) as u64;
         match self {
             _ if high < low => low,
             // All numbers there are.
-            Distribution::Uniform => random.draw() as i64,
+            Distribution::Uniform if span == u64::MAX => random.draw() as i64,
+            Distribution::Uniform => low.wrapping_add(below(random.draw(), span + 1) as i64),
             Distribution::Among { low, numbers } => low.wrapping_add(below(random.draw(), numbers.get()) as i64),
             Distribution::Zipf { zipf, step } => scattered(zipf.draw(random.draw()), zipf.records(), *step),
             Distribution::Ranks(zipf) => zipf.draw(random.draw()) as i64,
@@ -176,7 +166,7 @@ mod tests {
         let draws = 100_000;
         let mut sum = 0.0;
         for _ in 0..draws {
-            let drawn = of.draw(&mut random, low, high);
+            let drawn = of.draw(&mut random, (low, high));
             assert!((low..=high).contains(&drawn), "{of:?}: {drawn}");
             sum += drawn as f64;
         }
@@ -194,7 +184,7 @@ mod tests {
         let (sum, squares): (f64, f64) =
             (1..=1000).map(f64::from).fold((0.0, 0.0), |(sum, squares), i| (sum + 1.0 / i, squares + 1.0 / (i * i)));
         assert!((mean(&Distribution::Zipfian(2.0), 0, 999) + 1.0 - sum / squares).abs() < 0.3);
-        assert_eq!(Distribution::Uniform.draw(&mut SplitMix64::new(1), 5, 4), 5, "an empty range");
+        assert_eq!(Distribution::Uniform.draw(&mut SplitMix64::new(1), (5, 4)), 5, "an empty range");
         mean(&Distribution::NonUniform { a: 255, c: 17 }, 0, 999);
     }
 

@@ -233,25 +233,18 @@ impl<'a> Writer<'a> {
         Ok(to)
     }
 
-    /// Puts a word into another register. If a step from `before` on has just computed the word, it
-    /// puts it there at once.
+    /// Puts a word into another register. If the steps from `before` on have computed the word,
+    /// they put it there at once.
     pub(super) fn put_into(&mut self, to: Register, from: Register, before: usize) {
-        // Where branches meet, each of them has computed the word.
-        let here = self.here();
-        let leads_here = |step: &Step| matches!(*step, Step::Unless { to, .. } | Step::Jump { to, .. } if to == here);
-        let own = &self.code.steps[before..];
-        let is_own = !own.is_empty()
-            && !own.iter().any(leads_here)
-            && !self.variables.values().any(|other| other.register == from);
-        match self.code.steps.last_mut() {
-            Some(
-                Step::Compute { to: own, .. }
-                | Step::Draw { to: own, .. }
-                | Step::Unique { to: own }
-                | Step::Distinct { to: own, .. }
-                | Step::Latest { to: own, .. },
-            ) if is_own && *own == from => *own = to,
-            _ => self.push(Step::Copy { to, from, words: 1 }),
+        let is_variable = self.variables.values().any(|other| other.register == from);
+        let own = self.code.steps[before..].iter_mut().filter(|_| !is_variable);
+        // Where several branches compute it, each does so in its last step. So none of them reads
+        // `to` behind that.
+        let mut results: Vec<&mut Register> = own.filter_map(Step::result_mut).filter(|own| **own == from).collect();
+        if results.is_empty() {
+            self.push(Step::Copy { to, from, words: 1 });
+        } else {
+            results.iter_mut().for_each(|own| **own = to);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Steps of a script that become one.
 //!
-//! A comparison and the branch behind it are one step. And a select and a later update of the same
-//! row are one access.
+//! A comparison and the branch behind it are one step. A select and a later update of the same row
+//! are one access. And steps that do nothing go, as what is loaded and never read.
 //!
 //! Scripts read a row, decide, and update it. Written in Rust the transaction would change the row
 //! where it reads it. So does the code after this pass. It looks the row up once, and the protocol
@@ -27,6 +27,33 @@ pub(super) fn fuse(code: &mut Code) {
             code.steps[at + 1] = step;
             remove(code, at);
         }
+    }
+    for at in (0..code.steps.len()).rev() {
+        if does_nothing(&code.steps[at], at) {
+            remove(code, at);
+        }
+    }
+    load_what_is_read(code);
+}
+
+/// Leaves out what is loaded of a row and never read. The row is read all the same.
+fn load_what_is_read(code: &mut Code) {
+    let mut is_read = vec![false; code.image.len()];
+    for register in code.steps.iter().flat_map(|step| reads_of(step, &code.accesses)) {
+        is_read[register as usize] = true;
+    }
+    // Each aggregate belongs to a load.
+    for access in code.accesses.iter_mut().filter(|access| access.aggregates.is_empty()) {
+        access.loads.retain(|load| is_read[load.to as usize..][..load.words as usize].contains(&true));
+    }
+}
+
+/// Whether the step at `at` only leads to the next one.
+fn does_nothing(step: &Step, at: usize) -> bool {
+    match *step {
+        Step::Copy { to, from, .. } => to == from,
+        Step::Jump { to, .. } => to as usize == at + 1,
+        _ => false,
     }
 }
 
@@ -288,14 +315,27 @@ mod tests {
         "\\if :x > 10\nupdate t set b = b + :x where id = :j;\n\\else\n\\set j :k\n\\endif",
     ];
 
+    /// None of these depends on a row, and all accesses are one batch. Some keys have no row, and
+    /// some don't fit their column.
+    const BATCHED: [&str; 8] = [
+        "select b from t where id = :k;",
+        "select b from t where id = :j;",
+        "update t set a = :y, b = 3, s = 'new' where id = :k;",
+        "update t set a = :x, b = :k, s = 'old' where id = :j;",
+        "\\set k random(-2, 14)",
+        "\\set j mod(:k * 5, 12)",
+        "\\set x :x + :y",
+        "\\if :x > 10\nselect b from t where id = :j;\n\\else\n\\set j :k\n\\endif",
+    ];
+
     /// A script of statements that read and write few rows of two tables, with branches, loops and
     /// ways to end.
     fn random_script(random: &mut SplitMix64) -> String {
         let mut draw = |count: usize| below(random.draw(), count as u64) as usize;
         let mut script =
             String::from("\\set k random(0, 11)\n\\set j random(0, 11)\n\\set x random(0, 20)\n\\set y 1\n\\set z 4\n");
-        let is_plain = draw(4) == 0;
-        if !is_plain {
+        let (is_plain, is_batched) = (draw(4) == 0, draw(8) == 0);
+        if !is_plain && !is_batched {
             script.push_str("insert into u values (1, :j, 50 + :x) on conflict do nothing;\n");
         }
         let mut open: Vec<&str> = Vec::new();
@@ -310,6 +350,7 @@ mod tests {
                     open.push("\\endif\n");
                 }
                 2 => script.push_str(open.pop().unwrap_or("")),
+                _ if is_batched => script.extend([BATCHED[draw(BATCHED.len())], "\n"]),
                 _ if is_plain => script.extend([PLAIN[draw(PLAIN.len())], "\n"]),
                 // A select, what may come between, and an update of the same row.
                 3..8 => {
@@ -324,7 +365,8 @@ mod tests {
             }
         }
         open.into_iter().rev().for_each(|end| script.push_str(end));
-        script + "update t set b = b + 1 where id = :k;"
+        let last = if is_batched { "select b from t where id = :k;" } else { "update t set b = b + 1 where id = :k;" };
+        script + last
     }
 
     fn steps_of(options: &FileOptions) -> Vec<Step> {
@@ -336,7 +378,7 @@ mod tests {
     #[test]
     fn scripts_do_the_same_however_they_are_compiled() {
         let mut random = SplitMix64::new(11);
-        let (mut joined, mut replayed) = (0, 0);
+        let (mut joined, mut replayed, mut batched) = (0, 0, 0);
         for _ in 0..400 {
             let script = random_script(&mut random);
             let options = options("one.toml", &with_script(&script));
@@ -354,9 +396,12 @@ mod tests {
             assert_eq!(left_by(&options, foreseen), expected, "foreseen:\n{script}");
             let is_joined = |step: &Step| matches!(step, Step::SelectAndUpdate { .. });
             joined += steps_of(&options).iter().filter(|step| is_joined(step)).count();
-            replayed += usize::from(compiled(CompiledFor::Engine).kinds[0].code.replayable);
+            let code = &compiled(CompiledFor::Engine).kinds[0].code;
+            replayed += usize::from(code.replayable);
+            batched += usize::from(code.batch.is_some());
         }
-        assert!(joined > 200 && replayed > 50, "{joined} joined, {replayed} replayed");
+        let enough = joined > 200 && replayed > 80 && batched > 30;
+        assert!(enough, "{joined} joined, {replayed} replayed, {batched} batched");
     }
 
     /// A select and an update of the same row are joined, unless something may come between them.

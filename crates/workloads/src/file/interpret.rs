@@ -3,11 +3,12 @@
 use std::ops::{Index, IndexMut, Range};
 
 use contend_model::random::SplitMix64;
-use contend_model::{Abort, Declare, Groups, Key, KeyWords, MAX_KEY_WORDS, Table, Txn, WordChanges};
+use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Txn, WordChanges};
 use rustc_hash::FxHashSet;
 
 use super::draws::{Distribution, draw_text};
-use super::program::{Access, CLIENT, Code, FRAME_MAX, ROUNDS_MAX, Register, ScriptPiece, Step, Store};
+use super::foresee::KnownKeys;
+use super::program::{Access, CLIENT, Code, FRAME_MAX, NamedPart, Register, ScriptPiece, Step, Store};
 use super::recent::Recent;
 use super::schema::{KeyShape, Table as TableShape};
 
@@ -41,7 +42,7 @@ pub(super) struct Tables<'a> {
 
 /// The draws of a transaction.
 #[derive(Clone, Debug)]
-enum Draws {
+pub(super) enum Draws {
     /// They are made, and put down.
     Noted(SplitMix64),
     /// They are those that were put down.
@@ -52,15 +53,15 @@ enum Draws {
 
 impl Draws {
     #[inline(always)]
-    fn number(&mut self, noted: &mut Vec<i64>, of: &Distribution, a: i64, b: i64) -> i64 {
+    pub(super) fn number(&mut self, noted: &mut Vec<i64>, of: &Distribution, range: (i64, i64)) -> i64 {
         match self {
-            Draws::Made(random) => of.draw(random, a, b),
+            Draws::Made(random) => of.draw(random, range),
             Draws::Repeated(next) => {
                 *next += 1;
                 noted[*next - 1]
             }
             Draws::Noted(random) => {
-                let drawn = of.draw(random, a, b);
+                let drawn = of.draw(random, range);
                 noted.push(drawn);
                 drawn
             }
@@ -68,7 +69,7 @@ impl Draws {
     }
 
     /// Draws a text to a register, of a length that a register holds.
-    fn text(
+    pub(super) fn text(
         &mut self,
         noted: &mut Vec<i64>,
         frame: &mut Frame,
@@ -98,6 +99,12 @@ impl Frame {
     fn new() -> Self {
         let words = vec![0; FRAME_MAX].into_boxed_slice();
         Frame(words.try_into().unwrap_or_else(|_| unreachable!("its length is that of the array")))
+    }
+
+    /// Copies words within the frame.
+    pub(super) fn copy(&mut self, from: Register, to: Register, words: u16) {
+        let from = from as usize;
+        self.0.copy_within(from..from + words as usize, to as usize);
     }
 
     /// Returns some words from a register on.
@@ -146,44 +153,6 @@ pub struct Input {
     pub(super) partitions: Vec<usize>,
 }
 
-/// Keys of a table that are known before the transaction begins.
-#[derive(Debug)]
-pub(super) enum KnownKeys {
-    Narrow(KeysOf<u64>),
-    Wide(KeysOf<Wide>),
-}
-
-/// Keys of one type, and beside each whether its row is written.
-#[derive(Debug, Default)]
-pub(super) struct KeysOf<K> {
-    pub(super) keys: Vec<K>,
-    pub(super) writes: Vec<bool>,
-}
-
-impl<K> KeysOf<K> {
-    #[inline(always)]
-    fn push(&mut self, key: Option<K>, access: &Access) {
-        if let Some(key) = key {
-            self.keys.push(key);
-            self.writes.push(!access.reads);
-        }
-    }
-
-    fn clear(&mut self) {
-        self.keys.clear();
-        self.writes.clear();
-    }
-}
-
-impl KnownKeys {
-    fn clear(&mut self) {
-        match self {
-            KnownKeys::Narrow(known) => known.clear(),
-            KnownKeys::Wide(known) => known.clear(),
-        }
-    }
-}
-
 /// What a worker's memory held before a piece.
 #[derive(Debug)]
 struct Saved {
@@ -209,12 +178,12 @@ impl Default for Saved {
 pub(super) struct Memory {
     pub(super) frame: Frame,
     /// The first step that has not run yet, if the transaction has been drawn and not begun.
-    fresh: Option<usize>,
+    pub(super) fresh: Option<usize>,
     /// The rows that loops go over.
     pub(super) rows: Vec<i64>,
     /// The loops over rows that are open: where the next row is, and where the last one ends.
     pub(super) loops: Vec<Range<usize>>,
-    passed: FxHashSet<i64>,
+    pub(super) passed: FxHashSet<i64>,
     /// The newest rows of each table; empty if no script calls `latest`.
     pub(super) recent: Vec<Recent>,
     /// The rows that this try has inserted, where [`Memory::recent`] takes them.
@@ -222,13 +191,17 @@ pub(super) struct Memory {
     /// Keys that a scan of an index has found.
     pub(super) found: Vec<KeyWords>,
     pub(super) changes: WordChanges,
-    draws: Draws,
+    pub(super) draws: Draws,
     /// The draws of the transaction, if they could be made before it began.
-    noted: Vec<i64>,
-    /// What the transaction does, if that could be put down before it began: for each access the
-    /// number of the step, then the values of its varying registers.
-    trace: Vec<i64>,
+    pub(super) noted: Vec<i64>,
+    /// What the transaction does, if that could be put down before it began; see
+    /// [`Memory::foresee`].
+    pub(super) trace: Vec<i64>,
+    /// Its accesses to keys that do not fit their columns.
+    pub(super) unfit: u64,
     saved: Saved,
+    /// The first of the numbers that `unique()` returns, and how many it has returned.
+    pub(super) first_unique: i64,
     pub(super) uniques: i64,
     pub(super) workers: i64,
     pub(super) worker: i64,
@@ -252,7 +225,9 @@ impl Memory {
             draws: Draws::Repeated(0),
             noted: Vec::new(),
             trace: Vec::new(),
+            unfit: 0,
             saved: Saved::default(),
+            first_unique: 0,
             uniques: 0,
             workers: workers as i64,
             worker: worker as i64,
@@ -261,7 +236,8 @@ impl Memory {
         }
     }
 
-    fn begin(&mut self, code: &Code) {
+    /// Begins a try of a script, whose `unique()` returns numbers from this one on.
+    pub(super) fn begin(&mut self, code: &Code, first_unique: i64) {
         self.frame.words_mut(0, code.image.len()).copy_from_slice(&code.image);
         self.frame[CLIENT] = self.worker;
         self.rows.clear();
@@ -271,170 +247,34 @@ impl Memory {
             self.passed.clear();
         }
         self.inserted.clear();
-        self.uniques = 0;
-        self.named = 0;
-        self.missed = 0;
-    }
-
-    /// Runs the steps from `at` on that touch no row, up to `end`. Returns the step before which it
-    /// stops: one that touches a row, waits or cancels, or `end`.
-    ///
-    /// It is a function of its own so that what each step needs stays in registers.
-    #[inline(never)]
-    pub(super) fn advance(&mut self, code: &Code, mut at: usize, end: usize, first_unique: i64) -> usize {
-        let Memory { frame, draws, noted, passed, recent, uniques, .. } = self;
-        let steps = &code.steps[..end];
-        while let Some(step) = steps.get(at) {
-            at += 1;
-            match *step {
-                Step::Compute { operator, to, a, b } => {
-                    frame[to] = operator.apply(frame[a], frame[b]);
-                }
-                Step::Copy { to, from, words: 1 } => frame[to] = frame[from],
-                Step::Copy { to, from, words } => {
-                    let from = from as usize;
-                    frame.0.copy_within(from..from + words as usize, to as usize);
-                }
-                Step::Draw { to, draw, a, b } => {
-                    frame[to] = draws.number(noted, &code.draws[draw as usize], frame[a], frame[b]);
-                }
-                Step::DrawText { to, length, bytes, any } => draws.text(noted, frame, (to, length), (bytes, any)),
-                Step::SameText { to, a, b } => {
-                    let (first, second) = (frame[a], frame[b]);
-                    let words = (first.max(0) as usize).div_ceil(8);
-                    let same = first == second && frame.words(a + 1, words) == frame.words(b + 1, words);
-                    frame[to] = i64::from(same);
-                }
-                Step::Unique { to } => {
-                    frame[to] = (first_unique + *uniques) * self.workers + self.worker;
-                    *uniques += 1;
-                }
-                Step::Distinct { to, a } => frame[to] = i64::from(passed.insert(frame[a])),
-                Step::Latest { to, rank, table } => frame[to] = recent[table as usize].key(frame[rank] as u64),
-                // Where rows decide, and are not known yet, both branches run.
-                Step::Unless { by_rows: true, .. }
-                | Step::UnlessIs { by_rows: true, .. }
-                | Step::Jump { by_rows: true, .. }
-                    if matches!(draws, Draws::Noted(_)) => {}
-                Step::Unless { condition, to, .. } => {
-                    if frame[condition] == 0 {
-                        at = to as usize;
-                    }
-                }
-                Step::UnlessIs { operator, a, b, to, .. } => {
-                    if operator.apply(frame[a], frame[b]) == 0 {
-                        at = to as usize;
-                    }
-                }
-                Step::Jump { to, .. } => at = to as usize,
-                Step::Repeat { count, left, end } => {
-                    let count = frame[count].clamp(0, ROUNDS_MAX as i64);
-                    frame[left] = count;
-                    if count == 0 {
-                        at = end as usize;
-                    }
-                }
-                Step::Again { left, start } => {
-                    frame[left] -= 1;
-                    if frame[left] > 0 {
-                        at = start as usize;
-                    }
-                }
-                _ => return at - 1,
-            }
-        }
-        end
+        (self.first_unique, self.uniques) = (first_unique, 0);
+        (self.named, self.missed) = (0, 0);
     }
 
     /// Evaluates code that touches no row: for loading, and for checks.
     pub(super) fn evaluate(&mut self, code: &Code, seed: u64, set: impl FnOnce(&mut Frame)) {
-        self.begin(code);
+        self.begin(code, 0);
         set(&mut self.frame);
         self.draws = Draws::Made(SplitMix64::new(seed));
-        self.advance(code, 0, code.steps.len(), 0);
+        self.advance(code, 0, code.steps.len());
     }
 
     /// Runs the first steps of a transaction, which touch no row. The first try goes on behind
     /// them, and each further try begins anew.
     pub(super) fn draw_first(&mut self, code: &Code, input: &Input) {
-        self.begin(code);
+        self.begin(code, input.first_unique);
         self.draws = Draws::Made(SplitMix64::new(input.seed));
-        self.advance(code, 0, code.drawn_first, input.first_unique);
+        self.advance(code, 0, code.drawn_first);
         self.fresh = Some(code.drawn_first);
-    }
-
-    /// Makes the draws of a transaction before it begins, and finds the keys that it will touch.
-    pub(super) fn foresee(
-        &mut self,
-        code: &Code,
-        tables: &[TableShape],
-        partitions: Option<&Partitions>,
-        input: &mut Input,
-    ) {
-        self.fresh = None;
-        self.begin(code);
-        self.draws = Draws::Noted(SplitMix64::new(input.seed));
-        let Input { keys, partitions: touched, first_unique, .. } = input;
-        self.noted.clear();
-        self.trace.clear();
-        keys.iter_mut().for_each(KnownKeys::clear);
-        touched.clear();
-        let mut at = 0;
-        loop {
-            at = self.advance(code, at, code.steps.len(), *first_unique);
-            let Some(step) = code.steps.get(at) else { break };
-            at += 1;
-            if let Some(access) = step.access() {
-                let access = &code.accesses[access as usize];
-                self.note(access, tables, partitions, keys, touched);
-                if code.replayable {
-                    self.trace.push(at as i64 - 1);
-                    for &register in &access.varying {
-                        self.trace.push(self.frame[register]);
-                    }
-                }
-            }
-            // The steps of a joined update run in any case, and what they compute may be a key.
-            if let Step::Modify { end, .. } = *step {
-                at = end as usize;
-            }
-        }
-        touched.sort_unstable();
-        touched.dedup();
-    }
-
-    /// Notes the row and the partition of an access, as far as they are known.
-    fn note(
-        &self,
-        access: &Access,
-        tables: &[TableShape],
-        partitions: Option<&Partitions>,
-        keys: &mut [KnownKeys],
-        touched: &mut Vec<usize>,
-    ) {
-        let table = access.table as usize;
-        let shape = &tables[table].shape;
-        if access.known && access.by_index.is_none() && access.key.len() == shape.parts.len() {
-            let value = |part: usize| self.frame[access.key[part]];
-            match &mut keys[table] {
-                KnownKeys::Narrow(known) => known.push(PackedKey::packed(shape, access.key.len(), value), access),
-                KnownKeys::Wide(known) => known.push(PackedKey::packed(shape, access.key.len(), value), access),
-            }
-        }
-        if let Some(partitions) = partitions
-            && partitions.of[table]
-            && let Some(first) = access.first
-        {
-            touched.push(self.frame[first].rem_euclid(partitions.count as i64) as usize);
-        }
     }
 
     /// Begins a try of a transaction. Returns the step with which it goes on.
     #[inline]
     pub(super) fn start(&mut self, code: &Code, input: &Input) -> usize {
         self.fresh.take().unwrap_or_else(|| {
-            self.begin(code);
-            self.draws = if input.is_foreseen { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
+            self.begin(code, input.first_unique);
+            let repeats = input.is_foreseen && !code.replayable;
+            self.draws = if repeats { Draws::Repeated(0) } else { Draws::Made(SplitMix64::new(input.seed)) };
             0
         })
     }
@@ -450,16 +290,15 @@ impl Memory {
         input: &Input,
         repeats: bool,
     ) -> Result<(), Abort> {
-        let first = input.first_unique;
         if input.is_foreseen && code.replayable && !tx.uses_pieces() {
-            return self.replay(tx, code, tables);
+            return self.replay(tx, code, tables, &input.keys);
         }
         let mut at = self.start(code, input);
         if !tx.uses_pieces() {
-            return self.run_steps(tx, code, tables, at..code.steps.len(), first);
+            return self.run_steps(tx, code, tables, at..code.steps.len());
         }
         for piece in &code.pieces {
-            self.run_steps(tx, code, tables, at..piece.steps.start, first)?;
+            self.run_steps(tx, code, tables, at..piece.steps.start)?;
             at = piece.steps.end;
             let mut is_saved = false;
             tx.piece(piece.piece, |tx| {
@@ -471,34 +310,10 @@ impl Memory {
                     }
                     is_saved = true;
                 }
-                self.run_steps(tx, code, tables, piece.steps.clone(), first)
+                self.run_steps(tx, code, tables, piece.steps.clone())
             })?;
         }
-        self.run_steps(tx, code, tables, at..code.steps.len(), first)
-    }
-
-    /// Does what was put down before the transaction began. The constants are still in the frame.
-    fn replay<T: Txn>(&mut self, tx: &mut T, code: &Code, tables: &Tables<'_>) -> Result<(), Abort> {
-        (self.named, self.missed) = (0, 0);
-        let mut at = 0;
-        while let Some(&step) = self.trace.get(at) {
-            let step = code.steps[step as usize];
-            let (Step::Read { access } | Step::Update { access } | Step::Write { access }) = step else {
-                unreachable!("another step is not replayable")
-            };
-            let access = &code.accesses[access as usize];
-            at += 1;
-            for &register in &access.varying {
-                self.frame[register] = self.trace[at];
-                at += 1;
-            }
-            match step {
-                Step::Read { .. } => self.read(tx, access, tables)?,
-                Step::Update { .. } => self.update(tx, access, tables)?,
-                _ => self.write(tx, access, tables)?,
-            }
-        }
-        Ok(())
+        self.run_steps(tx, code, tables, at..code.steps.len())
     }
 
     /// Keeps what a piece is going to change besides rows.
@@ -545,24 +360,19 @@ impl Memory {
         code: &Code,
         tables: &Tables<'_>,
         steps: Range<usize>,
-        first: i64,
     ) -> Result<(), Abort> {
         let Range { start: mut at, end: until } = steps;
-        loop {
-            at = self.advance(code, at, until, first);
-            if at == until {
-                return Ok(());
-            }
-            let step = code.steps[at];
+        let all = &code.steps[..until];
+        while let Some(step) = all.get(at) {
             at += 1;
-            match step {
+            match *step {
                 Step::Read { access } => self.read(tx, &code.accesses[access as usize], tables)?,
                 Step::Modify { access, end } => {
-                    self.modify(tx, code, &code.accesses[access as usize], at..end as usize, tables, first)?;
+                    self.modify(tx, code, &code.accesses[access as usize], at..end as usize, tables)?;
                     at = end as usize;
                 }
                 Step::SelectAndUpdate { access, end } => {
-                    self.select_and_update(tx, code, &code.accesses[access as usize], at..end as usize, tables, first)?;
+                    self.select_and_update(tx, code, &code.accesses[access as usize], at..end as usize, tables)?;
                     at = end as usize;
                 }
                 Step::Update { access } => self.update(tx, &code.accesses[access as usize], tables)?,
@@ -594,54 +404,67 @@ impl Memory {
                     let amount = u64::try_from(self.frame[amount]).unwrap_or(0);
                     tx.idle(amount.saturating_mul(u64::from(unit)).min(SLEEP_MAX_US));
                 }
-                _ => unreachable!("a step that touches no row"),
+                // It touches no row.
+                _ => at = self.advance(code, at - 1, until),
             }
         }
+        Ok(())
     }
 }
 
 /// The longest sleep, in microseconds.
 pub(super) const SLEEP_MAX_US: u64 = 10_000_000;
 
-/// The tables that are partitioned, and the number of partitions.
-#[derive(Clone, Debug)]
-pub(super) struct Partitions {
-    pub(super) count: usize,
-    pub(super) of: Vec<bool>,
-}
-
 /// A key of a table whose rows scripts name.
 pub(super) trait PackedKey: Key {
-    /// Returns the key of which `value` gives the first `count` parts, or `None` if a value does
-    /// not fit its part. The other parts are 0.
-    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<Self>;
+    /// Returns the key of an access, or `None` if a value does not fit its part. Parts that the
+    /// access does not name are 0.
+    fn packed(access: &Access, frame: &Frame) -> Option<Self>;
 }
 
 impl PackedKey for u64 {
     #[inline(always)]
-    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<u64> {
-        if let ([part], 1) = (&shape.parts[..], count) {
-            let value = value(0);
-            return (value >= 0 && value as u64 <= part.max()).then_some((value as u64) << part.shift);
+    fn packed(access: &Access, frame: &Frame) -> Option<u64> {
+        match &access.parts[..] {
+            [part] => part.value(frame).map(|value| value << part.shift),
+            parts => packed_parts(parts, frame),
         }
-        let (mut key, mut fits) = (0, true);
-        for (number, part) in shape.parts.iter().enumerate().take(count) {
-            let value = value(number);
-            fits &= value >= 0 && value as u64 <= part.max();
-            key |= (value as u64) << part.shift;
-        }
-        fits.then_some(key)
     }
+}
+
+/// Returns a key of several parts in one word. A call: it is the same for each kind of access.
+#[inline(never)]
+fn packed_parts(parts: &[NamedPart], frame: &Frame) -> Option<u64> {
+    let mut key = 0;
+    for part in parts {
+        key |= part.value(frame)? << part.shift;
+    }
+    Some(key)
 }
 
 impl PackedKey for Wide {
     #[inline(always)]
-    fn packed(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<Wide> {
-        key_of(shape, count, value).map(Wide::from_words)
+    fn packed(access: &Access, frame: &Frame) -> Option<Wide> {
+        let mut words = [0; MAX_KEY_WORDS];
+        for part in &access.parts {
+            words[part.word as usize] |= part.value(frame)? << part.shift;
+        }
+        Some(Wide::from_words(words))
     }
 }
 
-/// Returns a key's words; see [`PackedKey::packed`].
+impl NamedPart {
+    /// Returns the part's value, or `None` if it does not fit.
+    #[inline(always)]
+    fn value(&self, frame: &Frame) -> Option<u64> {
+        // A negative number is larger than all others.
+        let value = frame[self.register] as u64;
+        (value <= self.most).then_some(value)
+    }
+}
+
+/// Returns the words of the key of which `value` gives the first `count` parts, or `None` if a
+/// value does not fit its part. The other parts are 0.
 pub(super) fn key_of(shape: &KeyShape, count: usize, value: impl Fn(usize) -> i64) -> Option<KeyWords> {
     let mut words = [0; MAX_KEY_WORDS];
     let mut fits = true;
@@ -663,6 +486,7 @@ pub(super) fn put(store: &Store, row: &mut [u64], frame: &Frame) {
 }
 
 /// Copies a text of at most `bytes` to a column of a row.
+#[inline(never)]
 fn put_text(store: &Store, bytes: usize, row: &mut [u64], frame: &Frame) {
     let word = store.word as usize;
     let room = 1 + bytes.div_ceil(8);
@@ -678,25 +502,4 @@ fn put_text(store: &Store, bytes: usize, row: &mut [u64], frame: &Frame) {
     if !length.is_multiple_of(8) {
         row[word + 1 + length / 8] &= u64::MAX >> (64 - 8 * (length % 8));
     }
-}
-
-/// Announces the known keys of a transaction, so that their cache misses overlap.
-#[inline]
-pub(super) fn announce<T: Txn>(tx: &mut T, handles: &[Handle], keys: &[KnownKeys], groups: &[Groups]) {
-    for ((handle, keys), groups) in handles.iter().zip(keys).zip(groups) {
-        match (handle, keys) {
-            (Handle::Narrow(table), KnownKeys::Narrow(known)) if known.keys.len() > 1 => {
-                tx.announce_writes(table, &known.keys, *groups)
-            }
-            (Handle::Wide(table), KnownKeys::Wide(known)) if known.keys.len() > 1 => {
-                tx.announce_writes(table, &known.keys, *groups)
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Declares the known keys of a table.
-pub(super) fn declare_rows<K: Key>(declaration: &mut impl Declare, table: &Table<K>, known: &KeysOf<K>) {
-    known.keys.iter().zip(&known.writes).for_each(|(&key, &writes)| declaration.row(table, key, writes));
 }

@@ -169,7 +169,7 @@ impl Side {
                 return mistake(at, instead::QUERY_IN_INVARIANT);
             }
             side.result = writer.number(&expression, &mut Names::None)?;
-            side.code = writer.code;
+            side.code = writer.code.prepare();
             return Ok(side);
         }
         let parsed = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(50).try_with_sql(text);
@@ -192,7 +192,7 @@ impl Side {
             _ => mistake(at, format!("'{}' stands outside of an aggregate", ident.value)),
         };
         side.result = writer.number(&replaced, &mut Names::Columns(&mut lookup))?;
-        (side.code, side.row) = (writer.code, of_row.code);
+        (side.code, side.row) = (writer.code.prepare(), of_row.code.prepare());
         Ok(side)
     }
 
@@ -277,7 +277,7 @@ impl Side {
             let parts = &tables[table].shape.parts;
             let mut group = Vec::new();
             let mut visit = |key: &KeyWords, row: &[u64]| {
-                let value = |source: &Source| value_of(*source, row, || *key, parts);
+                let value = |source: &Source| value_of(*source, row, &|| *key, parts);
                 group.clear();
                 group.extend(self.groups.iter().map(value));
                 if !self.row.steps.is_empty() {

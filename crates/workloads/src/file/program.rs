@@ -7,9 +7,11 @@
 use std::ops::Range;
 
 use contend_model::pieces::Piece;
-use contend_model::{Direction, Groups, Span};
+use contend_model::{Direction, Groups, Projection, Span};
 
 use super::draws::Distribution;
+use super::ops::Op;
+use super::schema::{KeyPart, Table};
 
 /// The position of a word in the frame.
 pub(super) type Register = u16;
@@ -183,6 +185,20 @@ impl Step {
         }
     }
 
+    /// Returns the register of a step that computes one word, to be changed.
+    pub(super) fn result_mut(&mut self) -> Option<&mut Register> {
+        match self {
+            Step::Copy { to, words: 1, .. }
+            | Step::Compute { to, .. }
+            | Step::Draw { to, .. }
+            | Step::SameText { to, .. }
+            | Step::Unique { to }
+            | Step::Distinct { to, .. }
+            | Step::Latest { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
     /// Returns the access of a step that touches rows.
     pub(super) fn access(&self) -> Option<u16> {
         match *self {
@@ -230,6 +246,12 @@ pub(super) struct Store {
     pub(super) words: u16,
 }
 
+impl Store {
+    fn registers(&self) -> Range<Register> {
+        self.from..self.from + self.words
+    }
+}
+
 /// A change of a word without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -250,6 +272,15 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
+    /// Returns the number with which the first row's value begins.
+    pub(super) fn of_nothing(self) -> i64 {
+        match self {
+            Aggregate::Sum => 0,
+            Aggregate::Least => i64::MAX,
+            Aggregate::Greatest => i64::MIN,
+        }
+    }
+
     /// Returns the number of the rows up to one with this value.
     #[inline(always)]
     pub(super) fn with(self, before: i64, value: i64) -> i64 {
@@ -269,16 +300,36 @@ pub(super) struct IndexChange {
     pub(super) new: Option<Vec<Register>>,
 }
 
+/// A part of a key that a statement names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamedPart {
+    pub(super) register: Register,
+    pub(super) word: u8,
+    pub(super) shift: u8,
+    /// The largest value; the smallest is 0.
+    pub(super) most: u64,
+}
+
+impl NamedPart {
+    fn new(register: Register, part: KeyPart) -> NamedPart {
+        NamedPart { register, word: part.word, shift: part.shift, most: part.max().min(i64::MAX as u64) }
+    }
+}
+
 /// An access of a statement to a table.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
     pub(super) table: u16,
     /// The values of the key, or of the first parts of it.
     pub(super) key: Vec<Register>,
+    /// How they lie in a key of the table, if no index finds the rows.
+    pub(super) parts: Vec<NamedPart>,
     /// The index by which the rows are found. `key` is then a key of the index.
     pub(super) by_index: Option<u16>,
     pub(super) groups: Groups,
     pub(super) spans: Vec<Span>,
+    /// Whether the spans are the whole row.
+    pub(super) is_whole: bool,
     pub(super) loads: Vec<Load>,
     pub(super) stores: Vec<Store>,
     pub(super) changes: Vec<(Change, u16, Register)>,
@@ -298,6 +349,10 @@ pub(super) struct Access {
     pub(super) known_first: bool,
     /// The registers of [`Access::registers`] that a step changes.
     pub(super) varying: Vec<Register>,
+    /// Those of them that are stored.
+    pub(super) stored: Vec<Register>,
+    /// Whether it is to one row, whose key is known.
+    pub(super) names_row: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
     /// Whether the worker remembers the rows that it inserts here, for `latest`.
@@ -307,9 +362,26 @@ pub(super) struct Access {
 }
 
 impl Access {
+    /// Notes what makes accesses to this table simple.
+    pub(super) fn prepare(&mut self, table: &Table) {
+        let shape = if self.by_index.is_none() { &table.shape.parts[..] } else { &[] };
+        let named = self.key.iter().zip(shape);
+        self.parts = named.map(|(&register, part)| NamedPart::new(register, *part)).collect();
+        self.names_row = self.known && self.by_index.is_none() && self.key.len() == table.shape.parts.len();
+        let stores = |register: &Register| self.stores.iter().any(|store| store.registers().contains(register));
+        self.stored = self.varying.iter().copied().filter(stores).collect();
+        self.is_whole = matches!(self.spans[..], [Span { first: 0, count }] if count as usize == table.words);
+    }
+
+    /// Returns the columns that are read.
+    #[inline(always)]
+    pub(super) fn columns(&self) -> Projection<'_> {
+        if self.is_whole { Projection::of_groups(self.groups) } else { Projection::columns(&self.spans, self.groups) }
+    }
+
     /// Returns the registers whose values the access needs.
     pub(super) fn registers(&self) -> Vec<Register> {
-        let stored = self.stores.iter().flat_map(|store| store.from..store.from + store.words);
+        let stored = self.stores.iter().flat_map(Store::registers);
         let keys = self.indexes.iter().flat_map(|change| change.old.iter().chain(&change.new)).flatten();
         let others = [self.low, self.high, self.limit, self.offset, self.first].into_iter().flatten();
         let changed = self.changes.iter().map(|(.., from)| *from);
@@ -334,6 +406,8 @@ pub(super) struct ScriptPiece {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
+    /// The same, prepared to run; see [`Code::prepare`].
+    pub(super) ops: Vec<Op>,
     /// The pieces, in the order of the script. Steps between them touch no row.
     pub(super) pieces: Vec<ScriptPiece>,
     /// The number of first steps that touch no row and take no time.
@@ -347,11 +421,50 @@ pub(super) struct Code {
     /// Whether no step depends on a row, and all accesses read, update or replace a row. Then what
     /// the transaction does can be put down before it begins.
     pub(super) replayable: bool,
+    /// All accesses, if they are one.
+    pub(super) batch: Option<Batch>,
     /// The tables of which `latest` draws rows.
     pub(super) latest: Vec<u16>,
 }
 
+/// Accesses that are known before the transaction begins, and differ in nothing but their keys and
+/// what they store: each reads the same columns of a row of one table, or replaces the same groups.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) table: u16,
+    /// An access that reads.
+    pub(super) read: Option<u16>,
+    /// The groups that are replaced.
+    pub(super) groups: Groups,
+}
+
 impl Code {
+    /// Prepares the steps to run, when they are all there.
+    pub(super) fn prepare(mut self) -> Self {
+        self.ops = self.steps.iter().map(|step| Op::new(step, &self.draws)).collect();
+        self
+    }
+
+    /// Returns the batch that all accesses are, if they are one. To be called after
+    /// [`Access::prepare`].
+    pub(super) fn as_batch(&self) -> Option<Batch> {
+        let numbers = || self.steps.iter().filter_map(Step::access);
+        let of = |number: u16| &self.accesses[number as usize];
+        let (reads, writes): (Vec<u16>, Vec<u16>) = numbers().partition(|number| of(*number).reads);
+        let table = of(numbers().next()?).table;
+        let (read, groups) = (reads.first().copied(), writes.first().map_or(Groups::NONE, |write| of(*write).groups));
+        let is_simple = |step: &Step| match *step {
+            Step::Read { access } | Step::Write { access } => of(access).names_row && of(access).table == table,
+            _ => step.access().is_none(),
+        };
+        let reads_same = |first: &Access, other: &Access| first.spans == other.spans && first.groups == other.groups;
+        let is_batch = self.replayable
+            && self.steps.iter().all(is_simple)
+            && reads.iter().all(|number| read.is_some_and(|first| reads_same(of(first), of(*number))))
+            && writes.iter().all(|number| of(*number).groups == groups);
+        is_batch.then_some(Batch { table, read, groups })
+    }
+
     /// Returns about how many rows the transaction looks up by a key that is known beforehand. A
     /// loop counts as many lookups.
     pub(super) fn known_lookups(&self, is_known: impl Fn(&Access) -> bool) -> usize {

@@ -16,12 +16,12 @@ impl Memory {
     #[inline]
     pub(super) fn read<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         let shape = &tables.shapes[access.table as usize].shape;
-        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, access) {
             Some(key) => {
-                let columns = Projection::columns(&access.spans, access.groups);
+                let columns = access.columns();
                 let row = tx.read_row(&table, key, columns)?;
                 if let Some(row) = row {
-                    load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
+                    load(&access.loads, row, &|| key.to_words(), &shape.parts, &mut self.frame);
                 }
                 row.is_some()
             }
@@ -34,8 +34,7 @@ impl Memory {
     /// Changes a row without reading it.
     #[inline]
     pub(super) fn update<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
-        let shape = &tables.shapes[access.table as usize].shape;
-        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, access) {
             Some(key) => {
                 let Memory { frame, changes, .. } = self;
                 let groups = access.groups;
@@ -70,8 +69,7 @@ impl Memory {
     /// Replaces groups of a row.
     #[inline]
     pub(super) fn write<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
-        let shape = &tables.shapes[access.table as usize].shape;
-        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, access) {
             Some(key) => match tx.write_row(&table, key, access.groups)? {
                 Some(row) => self.put(access, row),
                 None => false,
@@ -91,9 +89,8 @@ impl Memory {
         or_nothing: bool,
         tables: &Tables<'_>,
     ) -> Result<(), Abort> {
-        let shape = &tables.shapes[access.table as usize].shape;
         let inserted = with_table!(tables.handles[access.table as usize], table => {
-            match self.key(&table, shape, access) {
+            match self.key(&table, access) {
                 Some(key) => match tx.insert_row(&table, key)? {
                     Some(row) => self.put(access, row),
                     None => false,
@@ -125,8 +122,8 @@ impl Memory {
 
     /// Returns the key of an access to this table.
     #[inline(always)]
-    fn key<K: PackedKey>(&self, _: &Table<K>, shape: &KeyShape, access: &Access) -> Option<K> {
-        K::packed(shape, access.key.len(), |part| self.frame[access.key[part]])
+    fn key<K: PackedKey>(&self, _: &Table<K>, access: &Access) -> Option<K> {
+        K::packed(access, &self.frame)
     }
 
     #[inline(always)]
@@ -143,14 +140,13 @@ impl Memory {
         access: &Access,
         steps: Range<usize>,
         tables: &Tables<'_>,
-        first: i64,
     ) -> Result<(), Abort> {
         let shape = &tables.shapes[access.table as usize].shape;
-        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, shape, access) {
+        let found = with_table!(tables.handles[access.table as usize], table => match self.key(&table, access) {
             Some(key) => match tx.modify_row(&table, key, access.groups)? {
                 Some(row) => {
-                    load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
-                    self.advance(code, steps.start, steps.end, first);
+                    load(&access.loads, row, &|| key.to_words(), &shape.parts, &mut self.frame);
+                    self.advance(code, steps.start, steps.end);
                     self.put(access, row)
                 }
                 None => false,
@@ -169,19 +165,19 @@ impl Memory {
         access: &Access,
         steps: Range<usize>,
         tables: &Tables<'_>,
-        first: i64,
     ) -> Result<(), Abort> {
         let shape = &tables.shapes[access.table as usize].shape;
         let goes_on = with_table!(tables.handles[access.table as usize], table => {
-            let row = match self.key(&table, shape, access) {
+            let row = match self.key(&table, access) {
                 Some(key) => tx.modify_row(&table, key, access.groups)?.map(|row| (key, row)),
                 None => None,
             };
             self.found(row.is_some());
             if let Some((key, row)) = &row {
-                load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
+                load(&access.loads, row, &|| key.to_words(), &shape.parts, &mut self.frame);
             }
-            let goes_on = self.advance(code, steps.start, steps.end, first) == steps.end;
+            // A call of nothing takes as long as two steps.
+            let goes_on = steps.is_empty() || self.advance(code, steps.start, steps.end) == steps.end;
             self.found(row.is_some());
             if let (Some((_, row)), true) = (row, goes_on) {
                 self.put(access, row);
@@ -195,10 +191,10 @@ impl Memory {
     pub(super) fn delete<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<bool, Abort> {
         let shape = &tables.shapes[access.table as usize].shape;
         with_table!(tables.handles[access.table as usize], table => {
-            let Some(key) = self.key(&table, shape, access) else { return Ok(false) };
+            let Some(key) = self.key(&table, access) else { return Ok(false) };
             if !access.loads.is_empty() {
                 let Some(row) = tx.read_row(&table, key, Projection::WHOLE)? else { return Ok(false) };
-                load(&access.loads, row, || key.to_words(), &shape.parts, &mut self.frame);
+                load(&access.loads, row, &|| key.to_words(), &shape.parts, &mut self.frame);
             }
             if !tx.delete_row(&table, key)? {
                 return Ok(false);
@@ -237,25 +233,25 @@ impl Memory {
     pub(super) fn scan<T: Txn>(&mut self, tx: &mut T, access: &Access, tables: &Tables<'_>) -> Result<(), Abort> {
         if access.aggregates.is_empty() {
             let found = self.visit(tx, access, tables, |memory, access, row, key, parts| {
-                load(&access.loads, row, || *key, parts, &mut memory.frame);
+                load(&access.loads, row, key, parts, &mut memory.frame);
             })?;
             self.frame[FOUND] = found;
             return Ok(());
         }
         let mut sums = [0i64; AGGREGATES_MAX];
-        let mut first = true;
+        for (sum, aggregate) in sums.iter_mut().zip(&access.aggregates) {
+            *sum = aggregate.of_nothing();
+        }
         let found = self.visit(tx, access, tables, |_, access, row, key, parts| {
             // Not a zip of iterators, which would be a call for each row.
             let (loads, aggregates) = (&access.loads[..], &access.aggregates[..]);
             for number in 0..loads.len().min(aggregates.len()) {
-                let value = value_of(loads[number].from, row, || *key, parts);
                 let sum = &mut sums[number % AGGREGATES_MAX];
-                *sum = if first { value } else { aggregates[number].with(*sum, value) };
+                *sum = aggregates[number].with(*sum, value_of(loads[number].from, row, key, parts));
             }
-            first = false;
         })?;
         for (load, sum) in access.loads.iter().zip(sums) {
-            self.frame[load.to] = sum;
+            self.frame[load.to] = if found > 0 { sum } else { 0 };
         }
         self.frame[FOUND] = found;
         Ok(())
@@ -269,7 +265,7 @@ impl Memory {
                     Source::Row(word) => {
                         memory.rows.extend(row[word as usize..][..load.words as usize].iter().map(|word| *word as i64));
                     }
-                    from => memory.rows.push(value_of(from, row, || *key, parts)),
+                    from => memory.rows.push(value_of(from, row, key, parts)),
                 }
             }
             // A row without columns is a round all the same.
@@ -310,7 +306,7 @@ impl Memory {
         tx: &mut T,
         access: &Access,
         tables: &Tables<'_>,
-        mut visit: impl FnMut(&mut Memory, &Access, &[u64], &KeyWords, &[KeyPart]),
+        mut visit: impl FnMut(&mut Memory, &Access, &[u64], &dyn Fn() -> KeyWords, &[KeyPart]),
     ) -> Result<i64, Abort> {
         let limit = match access.limit {
             Some(limit) => self.frame[limit].clamp(0, ROUNDS_MAX as i64) as usize,
@@ -326,11 +322,11 @@ impl Memory {
         if access.by_index.is_none() {
             let parts = &scanned.parts;
             with_table!(tables.handles[by], table => {
-                let columns = Projection::columns(&access.spans, access.groups);
+                let columns = access.columns();
                 let range = Key::from_words(low)..=Key::from_words(high);
                 tx.scan_rows(&table, range, all, access.direction, columns, |key, row| {
                     if visited >= skipped {
-                        visit(self, access, row, &key.to_words(), parts);
+                        visit(self, access, row, &|| key.to_words(), parts);
                     }
                     visited += 1;
                     ControlFlow::Continue(())
@@ -361,14 +357,14 @@ impl Memory {
         for number in 0..self.found.len() {
             let key = self.found[number];
             if is_in_index(access) {
-                visit(self, access, &[], &key, &own.shape.parts);
+                visit(self, access, &[], &|| key, &own.shape.parts);
                 found += 1;
                 continue;
             }
             with_table!(tables.handles[access.table as usize], table => {
-                let columns = Projection::columns(&access.spans, access.groups);
+                let columns = access.columns();
                 if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
-                    visit(self, access, row, &key, &own.shape.parts);
+                    visit(self, access, row, &|| key, &own.shape.parts);
                     found += 1;
                 }
             });
@@ -427,27 +423,39 @@ fn is_in_index(access: &Access) -> bool {
 
 /// Returns the word of a row, or the part of its key, that is loaded.
 #[inline(always)]
-pub(super) fn value_of(from: Source, row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
+pub(super) fn value_of(from: Source, row: &[u64], key: &dyn Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
     match from {
         Source::Row(word) => row[word as usize] as i64,
+        _ => value_beside(from, key, parts),
+    }
+}
+
+/// Returns what is loaded and is no word of the row. A call, since most values are words of it.
+#[inline(never)]
+fn value_beside(from: Source, key: &dyn Fn() -> KeyWords, parts: &[KeyPart]) -> i64 {
+    match from {
         Source::Key(part) => parts[part as usize].of(&key()),
-        Source::One => 1,
+        Source::Row(_) | Source::One => 1,
     }
 }
 
 /// Copies columns of a row to registers.
 #[inline(always)]
-fn load(loads: &[Load], row: &[u64], key: impl Fn() -> KeyWords, parts: &[KeyPart], frame: &mut Frame) {
+fn load(loads: &[Load], row: &[u64], key: &dyn Fn() -> KeyWords, parts: &[KeyPart], frame: &mut Frame) {
     for load in loads {
         match load.from {
-            Source::Row(word) if load.words > 1 => {
-                let words = &row[word as usize..][..load.words as usize];
-                let to = frame.words_mut(load.to, words.len());
-                for number in 0..words.len() {
-                    to[number] = words[number] as i64;
-                }
-            }
-            from => frame[load.to] = value_of(from, row, &key, parts),
+            Source::Row(word) if load.words > 1 => load_text(load, &row[word as usize..], frame),
+            from => frame[load.to] = value_of(from, row, key, parts),
         }
+    }
+}
+
+/// Copies a text. A call, since most columns are numbers.
+#[inline(never)]
+fn load_text(load: &Load, row: &[u64], frame: &mut Frame) {
+    let words = &row[..load.words as usize];
+    let to = frame.words_mut(load.to, words.len());
+    for word in 0..words.len() {
+        to[word] = words[word] as i64;
     }
 }

@@ -478,7 +478,8 @@ fn type_of(of: &DataType) -> Result<Type, String> {
             ExactNumberInfo::Precision(precision) | ExactNumberInfo::PrecisionAndScale(precision, _)
                 if *precision <= 18 =>
             {
-                Ok(Type::Number(8))
+                let largest = 10u64.pow(*precision as u32) - 1;
+                Ok(Type::Number((u64::BITS - largest.leading_zeros()).div_ceil(8).max(1)))
             }
             _ => wrong("has more than 18 digits"),
         },
@@ -512,6 +513,19 @@ mod tests {
         let table = only("create table t (a bigint, b int, c bigint, primary key (b, a, c))");
         let words: Vec<u8> = table.shape.parts.iter().map(|part| part.word).collect();
         assert_eq!((words, table.shape.narrow), (vec![0, 1, 2], false), "no part lies across two words");
+    }
+
+    #[test]
+    fn a_numeric_takes_the_bytes_that_its_digits_need() {
+        for (digits, bits) in [(1, 8), (2, 8), (3, 16), (4, 16), (5, 24), (7, 24), (8, 32), (9, 32), (10, 40), (18, 64)]
+        {
+            let table = only(&format!("create table t (a numeric({digits}) primary key)"));
+            assert_eq!(table.shape.parts[0].bits, bits, "{digits} digits");
+            assert!(table.shape.parts[0].max() >= 10u64.pow(digits) - 1, "{digits} digits");
+        }
+        let table =
+            only("create table t (a numeric(2), b numeric(9, 2), c smallint, d numeric(1), primary key (a, b, c, d))");
+        assert!(table.shape.narrow, "eight bytes");
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl View {
     /// That of the executor.
     pub fn run<E: Executor>(&self, client: &mut Client, input: &Input, executor: &mut E) -> Result<Ended, E::Error> {
         let code = &self.workload.program.kinds[input.kind].code;
-        let run = Run { view: self, code, planned: &self.planned[input.kind], first: input.first_unique };
+        let run = Run { view: self, code, planned: &self.planned[input.kind] };
         let start = client.memory.start(code, input);
         run.steps(&mut client.memory, executor, start)
     }
@@ -313,7 +313,6 @@ struct Run<'a> {
     view: &'a View,
     code: &'a Code,
     planned: &'a [Planned],
-    first: i64,
 }
 
 impl Run<'_> {
@@ -321,7 +320,7 @@ impl Run<'_> {
         let code = self.code;
         let mut at = start;
         loop {
-            at = memory.advance(code, at, code.steps.len(), self.first);
+            at = memory.advance(code, at, code.steps.len());
             let Some(&step) = code.steps.get(at) else { break };
             at += 1;
             match step {
@@ -330,7 +329,7 @@ impl Run<'_> {
                 }
                 Step::Modify { access, end } => {
                     // What the new values need besides columns; the others are the statement's.
-                    memory.advance(code, at, end as usize, self.first);
+                    memory.advance(code, at, end as usize);
                     at = end as usize;
                     self.row(memory, executor, access)?;
                 }
