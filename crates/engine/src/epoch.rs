@@ -49,6 +49,10 @@ const CLOSED: u64 = 1 << 63;
 /// The part of the interval after which an epoch may end early: with 40 ms 1.25 ms.
 const EARLY: u64 = 32;
 
+/// The epoch from which none ends early. Silo's TIDs hold an epoch in 32 bits, which would last 62
+/// days. So they last a month, and 2.7 years.
+const EARLY_UNTIL: u64 = 1 << 31;
+
 /// The first epoch. It is not 0, so that a difference of two epochs never underflows.
 const FIRST: u64 = 2;
 
@@ -306,7 +310,8 @@ impl<M: Machine> Epochs<M> {
     /// Advances the epoch as [`Epochs::maybe_advance`] does, but after a part of the interval.
     /// Much waits for the end of epochs.
     pub fn maybe_advance_early(&self, now: Cycles) -> bool {
-        self.maybe_advance_after(self.interval / EARLY, now)
+        let part = if self.current() < EARLY_UNTIL { EARLY } else { 1 };
+        self.maybe_advance_after(self.interval / part, now)
     }
 
     fn maybe_advance_after(&self, interval: Cycles, now: Cycles) -> bool {
@@ -387,6 +392,10 @@ mod tests {
         assert!(!epochs.maybe_advance(1_000 + INTERVAL), "the interval begins anew");
         assert!(epochs.maybe_advance(1_000 + INTERVAL / EARLY + INTERVAL));
         assert_eq!(epochs.current(), first + 3);
+        epochs.begin_at(EARLY_UNTIL);
+        let last = 1_000 + INTERVAL / EARLY + INTERVAL;
+        assert!(!epochs.maybe_advance_early(last + INTERVAL - 1), "so late no epoch ends early");
+        assert!(epochs.maybe_advance_early(last + INTERVAL));
     }
 
     #[test]

@@ -65,6 +65,14 @@ const OPERATORS: [Operator; 18] = [
     Operator::Permute,
 ];
 
+const _: () = {
+    let mut number = 0;
+    while number < OPERATORS.len() {
+        assert!(OPERATORS[number] as usize == number, "in the order of the type");
+        number += 1;
+    }
+};
+
 impl Op {
     /// Prepares a step of a script with these draws.
     pub(super) fn new(step: &Step, draws: &[Distribution]) -> Op {
