@@ -55,6 +55,7 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
             seen_epoch: Epochs::<M>::NOT_SEEN,
             next_txn: self.used_numbers.lock().get(&slot).copied().unwrap_or(0),
             since_maintenance: 0,
+            passed_absent: 0,
             collected_in: 0,
             committed_in: 0,
             recording: self.config.history.then(Box::default),
@@ -87,6 +88,8 @@ pub struct Worker<P: Protocol<M>, M: Machine> {
     pub(crate) seen_epoch: u64,
     next_txn: u64,
     since_maintenance: u32,
+    /// The records without a row that its scans have passed since.
+    pub(crate) passed_absent: usize,
     /// The epoch of the last collection.
     collected_in: u64,
     pub(crate) committed_in: u64,
@@ -123,8 +126,9 @@ impl<P: Protocol<M>, M: Machine> std::fmt::Debug for Worker<P, M> {
     }
 }
 
-/// The tombstones of a worker from which epochs end early.
-const MANY_TOMBSTONES: usize = 64;
+/// The records without a row that a worker's scans pass in [`MAINTENANCE_EVERY`] transactions, from
+/// which on an epoch ends early. Most are tombstones, which leave their index two epochs later.
+const MANY_PASSED: usize = 64;
 
 /// The number of transactions after which a worker looks at the clock and at its garbage.
 const MAINTENANCE_EVERY: u32 = 32;
@@ -475,8 +479,10 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     fn maintain(&mut self) {
         self.since_maintenance = 0;
         M::enter(Phase::of(Operation::Collection, Activity::Manager));
-        // Scans pass each tombstone in an index. A log flushes at the end of an epoch.
-        if self.cx.garbage.tombstones.len() >= MANY_TOMBSTONES && self.cx.writes.log.is_none() {
+        // A log flushes at the end of an epoch.
+        let ends_early = self.passed_absent >= MANY_PASSED && self.cx.writes.log.is_none();
+        self.passed_absent = 0;
+        if ends_early {
             self.engine.epochs.maybe_advance_early(M::now());
         } else {
             self.engine.epochs.maybe_advance(M::now());

@@ -106,7 +106,10 @@ where
             Access::Own(position) => transaction.own_row(table, position, self.columns.groups()),
             Access::Absent | Access::Gap => None,
         };
-        let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
+        let Some(row) = row else {
+            transaction.worker.passed_absent += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
         self.visited += 1;
         M::enter(Phase::BODY);
         let flow = (self.visit)(key, row);
