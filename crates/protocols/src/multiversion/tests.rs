@@ -28,6 +28,8 @@ const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("ver
 struct World<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     rows: Rows,
+    /// Transactions that must begin in a certain order are begun by the workers in theirs: clocks
+    /// may show two workers the same tick, and then the worker with the lower number is earlier.
     workers: [Worker<P, Native>; 3],
 }
 
@@ -65,6 +67,7 @@ fn write<P: NamedProtocol<Native>>(worker: &mut Worker<P, Native>, rows: &Rows, 
         .expect("nobody is in the way");
 }
 
+#[track_caller]
 fn see<P: NamedProtocol<Native>>(tx: &mut Transaction<'_, P, Native>, rows: &Rows, key: u64) -> Option<u64> {
     let row = tx.read_row(rows, key, Projection::WHOLE).expect("a read is never too late")?;
     assert_eq!(row[0], key);

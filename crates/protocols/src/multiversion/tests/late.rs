@@ -160,9 +160,9 @@ fn late_writes_are_skipped<P: NamedProtocol<Native>>() {
     for collect in ["epoch", "rapid", "aggressive"] {
         for (what, between, commits) in &cases {
             let settings = [("versions.nwr", "on"), ("versions.collect", collect)];
-            let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } =
+            let World { ref rows, workers: [ref mut early, ref mut one, ref mut other], .. } =
                 World::<P>::new(&settings);
-            let mut before = third.begin();
+            let mut before = early.begin();
             assert_eq!(see(&mut before, rows, 2), Some(0));
             let mut late = one.begin();
             late.write_row(rows, 1, Groups::ALL).expect("there is time").expect("it is there").copy_from_slice(&[1, 5]);
@@ -195,7 +195,7 @@ fn invisible_writes_are_skipped() {
 /// A transaction that began between a skipped write and the write that has replaced it finds
 /// neither.
 fn a_reader_that_needs_a_skipped_write_aborts<P: NamedProtocol<Native>>() {
-    let World { ref rows, workers: [ref mut one, ref mut other, ref mut third], .. } =
+    let World { ref rows, workers: [ref mut one, ref mut third, ref mut other], .. } =
         World::<P>::new(&[("versions.nwr", "on")]);
     let mut late = one.begin();
     late.write_row(rows, 1, Groups::ALL).expect("there is time").expect("it is there").copy_from_slice(&[1, 5]);
