@@ -25,10 +25,10 @@ pub(super) struct KeysOf<K> {
 impl<K> KeysOf<K> {
     /// Adds the key of an access. Returns `false` if there is none: no row has such a key.
     #[inline(always)]
-    fn push(&mut self, key: Option<K>, access: &Access) -> bool {
+    pub(super) fn push(&mut self, key: Option<K>, writes: bool) -> bool {
         let Some(key) = key else { return false };
         self.keys.push(key);
-        self.writes.push(!access.reads);
+        self.writes.push(writes);
         true
     }
 
@@ -66,8 +66,13 @@ impl Memory {
         touched.clear();
         if let Some(batch) = &code.batch {
             return match &mut keys[batch.table as usize] {
-                KnownKeys::Narrow(known) => self.foresee_batch(code, known),
-                KnownKeys::Wide(known) => self.foresee_batch(code, known),
+                KnownKeys::Narrow(known) => {
+                    // Not swapped: that is a call.
+                    self.batched = std::mem::take(known);
+                    self.advance_by(code, &batch.ops, 0);
+                    *known = std::mem::take(&mut self.batched);
+                }
+                KnownKeys::Wide(known) => self.foresee_wide(code, known),
             };
         }
         let mut at = 0;
@@ -91,15 +96,15 @@ impl Memory {
         touched.dedup();
     }
 
-    /// Finds the keys of a batch, and puts down what it writes.
-    fn foresee_batch<K: PackedKey>(&mut self, code: &Code, known: &mut KeysOf<K>) {
+    /// Finds the keys of a batch, of several words each, and puts down what it writes.
+    fn foresee_wide(&mut self, code: &Code, known: &mut KeysOf<Wide>) {
         let mut at = 0;
         loop {
             at = self.advance(code, at, code.steps.len());
             let Some(number) = code.steps.get(at).and_then(Step::access) else { return };
             at += 1;
             let access = &code.accesses[number as usize];
-            if !known.push(K::packed(access, &self.frame), access) {
+            if !known.push(Wide::packed(access, &self.frame), !access.reads) {
                 self.unfit += 1;
             } else if !access.reads {
                 self.put_down(i64::from(number), &access.stored);
@@ -108,7 +113,7 @@ impl Memory {
     }
 
     #[inline(always)]
-    fn put_down(&mut self, number: i64, registers: &[Register]) {
+    pub(super) fn put_down(&mut self, number: i64, registers: &[Register]) {
         self.trace.push(number);
         for &register in registers {
             self.trace.push(self.frame[register]);
@@ -120,8 +125,8 @@ impl Memory {
         let table = access.table as usize;
         if access.names_row {
             match &mut keys[table] {
-                KnownKeys::Narrow(known) => known.push(PackedKey::packed(access, &self.frame), access),
-                KnownKeys::Wide(known) => known.push(PackedKey::packed(access, &self.frame), access),
+                KnownKeys::Narrow(known) => known.push(PackedKey::packed(access, &self.frame), !access.reads),
+                KnownKeys::Wide(known) => known.push(PackedKey::packed(access, &self.frame), !access.reads),
             };
         }
         if let Some(partitions) = partitions

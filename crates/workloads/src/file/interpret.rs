@@ -7,7 +7,7 @@ use contend_model::{Abort, Key, KeyWords, MAX_KEY_WORDS, Txn, WordChanges};
 use rustc_hash::FxHashSet;
 
 use super::draws::{Distribution, draw_text};
-use super::foresee::KnownKeys;
+use super::foresee::{KeysOf, KnownKeys};
 use super::program::{Access, CLIENT, Code, FRAME_MAX, NamedPart, Register, ScriptPiece, Step, Store};
 use super::recent::Recent;
 use super::schema::{KeyShape, Table as TableShape};
@@ -197,6 +197,8 @@ pub(super) struct Memory {
     /// What the transaction does, if that could be put down before it began; see
     /// [`Memory::foresee`].
     pub(super) trace: Vec<i64>,
+    /// The keys of a batch while they are found.
+    pub(super) batched: KeysOf<u64>,
     /// Its accesses to keys that do not fit their columns.
     pub(super) unfit: u64,
     saved: Saved,
@@ -225,6 +227,7 @@ impl Memory {
             draws: Draws::Repeated(0),
             noted: Vec::new(),
             trace: Vec::new(),
+            batched: KeysOf::default(),
             unfit: 0,
             saved: Saved::default(),
             first_unique: 0,

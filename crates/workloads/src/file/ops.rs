@@ -6,8 +6,8 @@
 use contend_model::random::below;
 
 use super::draws::{Distribution, scattered};
-use super::interpret::{Draws, Memory};
-use super::program::{Code, Operator, ROUNDS_MAX, Register, Step};
+use super::interpret::{Draws, Memory, PackedKey};
+use super::program::{Access, Code, Operator, ROUNDS_MAX, Register, Step};
 
 /// The answer of a step that is no computation: it touches a row, waits or cancels.
 const STOP: usize = usize::MAX;
@@ -22,7 +22,9 @@ pub(super) struct Op {
     to: Register,
     a: Register,
     b: Register,
-    /// The number of a draw or of a table, of words or of bytes.
+    /// What a draw with a branch compares.
+    compared: (Register, Register),
+    /// The number of a draw, of a table or of an access, of words or of bytes.
     number: u16,
     /// The step to which it may go.
     target: u32,
@@ -76,7 +78,7 @@ const _: () = {
 impl Op {
     /// Prepares a step of a script with these draws.
     pub(super) fn new(step: &Step, draws: &[Distribution]) -> Op {
-        let mut op = Op { run: stop, to: 0, a: 0, b: 0, number: 0, target: 0, among: (0, 0) };
+        let mut op = Op { run: stop, to: 0, a: 0, b: 0, compared: (0, 0), number: 0, target: 0, among: (0, 0) };
         op.run = match *step {
             Step::Compute { operator, to, a, b } => {
                 (op.to, op.a, op.b) = (to, a, b);
@@ -141,14 +143,62 @@ impl Op {
         };
         op
     }
+
+    /// Prepares the steps of a script with these draws.
+    pub(super) fn of_steps(steps: &[Step], draws: &[Distribution]) -> Vec<Op> {
+        let mut ops: Vec<Op> = steps.iter().map(|step| Op::new(step, draws)).collect();
+        for (at, step) in steps.iter().enumerate().skip(1) {
+            let is_drawn = matches!(&steps[at - 1], Step::Draw { draw, .. }
+                if matches!(draws[*draw as usize], Distribution::Among { .. }));
+            if let Step::UnlessIs { operator, a, b, to, by_rows: false } = *step
+                && is_drawn
+            {
+                // The draw decides at once. The branch stays, for those that jump to it.
+                let draw = &mut ops[at - 1];
+                (draw.run, draw.compared, draw.target) = (for_operator!(operator, draw_and_unless_is), (a, b), to);
+            }
+        }
+        ops
+    }
+
+    /// Prepares the steps of a batch, whose keys are of one word: its accesses note their keys.
+    pub(super) fn of_batch(steps: &[Step], draws: &[Distribution], accesses: &[Access]) -> Vec<Op> {
+        let mut ops = Op::of_steps(steps, draws);
+        for (at, step) in steps.iter().enumerate() {
+            let Some(number) = step.access() else { continue };
+            let access = &accesses[number as usize];
+            let op = &mut ops[at];
+            op.number = number;
+            if let [part] = access.parts[..] {
+                (op.a, op.b, op.among) = (part.register, part.shift.into(), (0, part.most));
+            }
+            op.target = match steps.get(at + 1) {
+                Some(&Step::Jump { to, by_rows: false }) => to,
+                _ => at as u32 + 1,
+            };
+            op.run = match (access.parts.len() == 1, access.reads) {
+                (true, true) => note_key::<true, true>,
+                (true, false) => note_key::<true, false>,
+                (false, true) => note_key::<false, true>,
+                (false, false) => note_key::<false, false>,
+            };
+        }
+        ops
+    }
 }
 
 impl Memory {
     /// Runs the steps from `at` on that touch no row, up to `end`. Returns the step before which it
     /// stops: one that touches a row, waits or cancels, or `end`.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, code: &Code, at: usize, end: usize) -> usize {
+        self.advance_by(code, &code.ops[..end], at)
+    }
+
+    /// Runs prepared steps from `at` on, up to one that stops. Returns its number, or that behind
+    /// the last one.
     #[inline(never)]
-    pub(super) fn advance(&mut self, code: &Code, mut at: usize, end: usize) -> usize {
-        let ops = &code.ops[..end];
+    pub(super) fn advance_by(&mut self, code: &Code, ops: &[Op], mut at: usize) -> usize {
         while let Some(op) = ops.get(at) {
             let next = (op.run)(self, code, op, at + 1);
             if next == STOP {
@@ -156,7 +206,7 @@ impl Memory {
             }
             at = next;
         }
-        end
+        ops.len()
     }
 
     /// Whether branches that rows decide all run: no row is known yet.
@@ -185,11 +235,38 @@ fn copy_words(memory: &mut Memory, _: &Code, op: &Op, next: usize) -> usize {
     next
 }
 
+#[inline(always)]
 fn draw_among(memory: &mut Memory, code: &Code, op: &Op, next: usize) -> usize {
     let (low, numbers) = op.among;
     let Draws::Made(random) = &mut memory.draws else { return draw_number(memory, code, op, next) };
     memory.frame[op.to] = low.wrapping_add(below(random.draw(), numbers) as i64);
     next
+}
+
+/// Draws a number, and goes on as the branch behind it.
+fn draw_and_unless_is<const OPERATOR: u8>(memory: &mut Memory, code: &Code, op: &Op, next: usize) -> usize {
+    draw_among(memory, code, op, next);
+    let (a, b) = op.compared;
+    let frame = &memory.frame;
+    if OPERATORS[OPERATOR as usize].apply(frame[a], frame[b]) == 0 { op.target as usize } else { next + 1 }
+}
+
+/// Notes the key of an access, of one part or of several, and what a write stores.
+fn note_key<const ONE_PART: bool, const READS: bool>(memory: &mut Memory, code: &Code, op: &Op, _: usize) -> usize {
+    let key = if ONE_PART {
+        let value = memory.frame[op.a] as u64;
+        (value <= op.among.1).then(|| value << op.b)
+    } else {
+        u64::packed(&code.accesses[op.number as usize], &memory.frame)
+    };
+    if memory.batched.push(key, !READS) {
+        if !READS {
+            memory.put_down(op.number.into(), &code.accesses[op.number as usize].stored);
+        }
+    } else {
+        memory.unfit += 1;
+    }
+    op.target as usize
 }
 
 fn draw_zipf(memory: &mut Memory, code: &Code, op: &Op, next: usize) -> usize {

@@ -436,12 +436,14 @@ pub(super) struct Batch {
     pub(super) read: Option<u16>,
     /// The groups that are replaced.
     pub(super) groups: Groups,
+    /// The steps, if keys are of one word: prepared to run before the transaction begins.
+    pub(super) ops: Vec<Op>,
 }
 
 impl Code {
     /// Prepares the steps to run, when they are all there.
     pub(super) fn prepare(mut self) -> Self {
-        self.ops = self.steps.iter().map(|step| Op::new(step, &self.draws)).collect();
+        self.ops = Op::of_steps(&self.steps, &self.draws);
         self
     }
 
@@ -462,7 +464,11 @@ impl Code {
             && self.steps.iter().all(is_simple)
             && reads.iter().all(|number| read.is_some_and(|first| reads_same(of(first), of(*number))))
             && writes.iter().all(|number| of(*number).groups == groups);
-        is_batch.then_some(Batch { table, read, groups })
+        let ops = || match numbers().flat_map(|number| &of(number).parts).all(|part| part.word == 0) {
+            true => Op::of_batch(&self.steps, &self.draws, &self.accesses),
+            false => Vec::new(),
+        };
+        is_batch.then(|| Batch { table, read, groups, ops: ops() })
     }
 
     /// Returns about how many rows the transaction looks up by a key that is known beforehand. A
