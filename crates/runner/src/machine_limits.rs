@@ -196,10 +196,14 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
                     start_line.wait();
                     let mut state = number * 0x9e37_79b9;
                     let mut done = 0u64;
-                    // Relaxed: the flag only ends the loop; pairs with the store below.
-                    while over.load(Ordering::Relaxed) == 0 {
+                    // A thread that gets its core when the window is over still counts.
+                    loop {
                         state = step(probe, arena, shared, state);
                         done += BATCH as u64;
+                        // Relaxed: the flag only ends the loop; pairs with the store below.
+                        if over.load(Ordering::Relaxed) != 0 {
+                            break;
+                        }
                     }
                     black_box(state);
                     done
@@ -211,8 +215,8 @@ fn run(probe: Probe, arena: &Arena, threads: usize, window: Duration) -> f64 {
         std::thread::sleep(window);
         // Relaxed: pairs with the workers' loads of the flag, which take no other data from it.
         over.store(1, Ordering::Relaxed);
-        let seconds = start.elapsed().as_secs_f64();
-        (workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<u64>(), seconds)
+        let done = workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<u64>();
+        (done, start.elapsed().as_secs_f64())
     });
     let together = done as f64 / seconds;
     if let Probe::Increments(_) = probe { together } else { together / threads as f64 }

