@@ -108,7 +108,8 @@ def test_the_engine_runs_beside(postgres, tmp_path):
     out = tmp_path / "out"
     sql(postgres, f"{ROOT}/workloads/bank.toml", "--isolation", "serializable", "--beside", "silo,2pl-nowait", "--out", str(out), *SMALL, *HOT)
     written = json.loads((out / "results.json").read_text())
-    assert [entry["protocol"] for entry in written["beside"]["protocols"]] == ["silo", "2pl-nowait"]
+    # The faster one is the first, and that may be either.
+    assert {entry["protocol"] for entry in written["beside"]["protocols"]} == {"silo", "2pl-nowait"}
     assert all("secret7" not in (out / file).read_text() for file in ["results.json", "report.html"])
     checked = subprocess.run([CONTEND, "check", out / "history-serializable.jsonl"], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
