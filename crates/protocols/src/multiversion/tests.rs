@@ -28,8 +28,8 @@ const AGGRESSIVE: [(&str, &str); 2] = [("versions.collect", "aggressive"), ("ver
 struct World<P: NamedProtocol<Native>> {
     engine: Arc<Engine<P, Native>>,
     rows: Rows,
-    /// Transactions that must begin in a certain order are begun by the workers in theirs: clocks
-    /// may show two workers the same tick, and then the worker with the lower number is earlier.
+    /// A test that needs an order of begins uses the workers from the first to the last. The clocks
+    /// of two workers may show the same tick, and then the lower number is earlier.
     workers: [Worker<P, Native>; 3],
 }
 

@@ -67,7 +67,7 @@ impl Memory {
         if let Some(batch) = &code.batch {
             return match &mut keys[batch.table as usize] {
                 KnownKeys::Narrow(known) => {
-                    // Not swapped: that is a call.
+                    // Two moves are inlined. A swap of this size is a call.
                     self.batched = std::mem::take(known);
                     self.advance_by(code, &batch.ops, 0);
                     *known = std::mem::take(&mut self.batched);
