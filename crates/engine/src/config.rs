@@ -28,6 +28,9 @@ crate::options! {
         /// Protection: a worker's transaction runs alone after this many conflicts in a row; 0:
         /// never. No other transaction begins until it has committed.
         "engine.protect_after" protect_after: u32 = 0, in 0..=1_000_000;
+        /// Let a transaction that waits for the lock of a record look at it more and more seldom,
+        /// so that the holder is disturbed less. Off: it looks again after each yield.
+        "engine.lock_backoff" lock_backoff: bool = true, in ();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use contend_machine::{Activity, Machine, Operation, Phase, Spin};
+use contend_machine::{Activity, Machine, Operation, Phase, Spin, set_lock_backoff};
 use contend_model::{Abort, AbortCounts, AbortReason, Core, Groups, Isolation, OutOfMemory, StoreId, key_of};
 
 use crate::cell_copy::Copies;
@@ -249,6 +249,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     /// A worker that pauses without going offline is waited for.
     pub fn begin_alone(&mut self) -> Transaction<'_, P, M> {
         M::step("begin alone");
+        self.choose_waits();
         self.end_forgotten();
         self.since_maintenance += 1;
         if self.since_maintenance >= MAINTENANCE_EVERY {
@@ -303,6 +304,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
             return None;
         }
         M::step("begin");
+        self.choose_waits();
         self.end_forgotten();
         // A snapshot needs no protection, and other transactions must not wait for it.
         self.end_protection();
@@ -395,10 +397,20 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.protect_after > 0 && self.conflicts >= self.protect_after && self.commits == self.commits_before
     }
 
+    /// Says how the thread waits for locks: see `EngineOptions::lock_backoff`.
+    ///
+    /// An ordinary begin doesn't say it, which would cost a fortieth of a short commit. So a thread
+    /// that runs transactions of two engines by turns waits as one of the two does: the one whose
+    /// worker has entered an epoch last.
+    fn choose_waits(&self) {
+        set_lock_backoff(self.engine.config.options.lock_backoff);
+    }
+
     /// Begins in a new epoch, waits at the gate, or closes it. Called when the epoch has changed,
     /// the gate is closed, or the worker was offline.
     #[cold]
     fn enter(&mut self) {
+        self.choose_waits();
         if !self.is_protected && self.is_starving() {
             M::step("close the gate");
             // While this worker waits for the gate, others must not wait for this worker.

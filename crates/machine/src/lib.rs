@@ -38,7 +38,7 @@ pub use phase::{Activity, Operation, Phase, PhaseTimes};
 pub use pin::{PinError, available_cores, pin_to_core};
 pub use sampled::SampledThread;
 pub use set_aside::SetAside;
-pub use spin::Spin;
+pub use spin::{Spin, set_lock_backoff};
 pub use spin_mutex::SpinMutex;
 pub use stack::Stack;
 
@@ -109,6 +109,13 @@ pub trait Machine: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// Tells the core that it is in a spin loop, which calls this in every round; see also
     /// [`Spin`].
     fn pause();
+
+    /// Whether a [`Machine::pause`] lets others run: other transactions of this core, or whatever a
+    /// model checker or an explorer chooses. A wait then pauses once from look to look.
+    #[inline(always)]
+    fn pause_lets_others_run() -> bool {
+        Self::overlaps()
+    }
 
     /// Gives the core to another thread, if one waits for it. [`Spin`] calls it when a wait gets
     /// long, so that an oversubscribed machine makes progress.

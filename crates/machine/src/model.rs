@@ -213,6 +213,9 @@ impl Machine for Loom {
     fn pause() {
         loom::thread::yield_now();
     }
+    fn pause_lets_others_run() -> bool {
+        true
+    }
     fn yield_now() {
         loom::thread::yield_now();
     }

@@ -59,6 +59,7 @@ impl<M: Machine, T> SpinMutex<M, T> {
         let mut spin = Spin::<M>::new();
         // Each look is an exchange, with no load before it. Most first looks succeed, and a load
         // would fetch the line twice: shared, then exclusive. `Spin` keeps later looks rare.
+        // With longer pauses (`Spin::back_off`) a pool's mutex lies free while all wait for it.
         loop {
             if let Some(result) = self.try_with(|data| body.take().expect("runs once")(data)) {
                 return result;

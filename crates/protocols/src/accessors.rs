@@ -77,7 +77,7 @@ pub(crate) fn lock<M: Machine>(cell: Cell<M>) -> u64 {
         {
             return word;
         }
-        spin.wait();
+        spin.back_off();
     }
 }
 

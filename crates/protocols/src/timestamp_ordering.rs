@@ -161,7 +161,7 @@ impl<M: Machine, F: TimestampOrderingFaults> TimestampOrdering<M, F> {
                         if spin.count() > WAITS_MAX {
                             return Err(Abort::new(AbortReason::LockTimeout));
                         }
-                        spin.wait();
+                        spin.back_off();
                     }
                 }
             }

@@ -177,6 +177,11 @@ impl Machine for Simulated {
         }
     }
 
+    /// Under the explorer each pause is a step, and the steps of a schedule are limited.
+    fn pause_lets_others_run() -> bool {
+        matches!(hook(), AccessHook::Explorer(_)) || Self::overlaps()
+    }
+
     fn yield_now() {
         // Under the explorer it is a pause: the strategy lets another core run, and the wait ends
         // when that one has changed what is waited for.

@@ -108,7 +108,7 @@ impl<M: Machine, F: OrderedFaults> LockManager<M> for OrderedLocks<F> {
                 Err(word::Conflict) if spin.count() > LOCK_WAITS_MAX => {
                     return Err(Abort::new(AbortReason::LockTimeout));
                 }
-                Err(word::Conflict) => spin.wait(),
+                Err(word::Conflict) => spin.back_off(),
             }
         }
     }
@@ -153,9 +153,27 @@ impl<F: OrderedFaults> OrderedLocks<F> {
 #[cfg(test)]
 mod tests {
     use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec, Txn};
-    use contend_machine::Native;
+    use contend_machine::{Native, Spin};
 
     use super::Ordered;
+
+    #[test]
+    fn waits_are_those_that_the_engine_was_told() {
+        let new = |lock_backoff| {
+            let mut config = EngineConfig::default();
+            config.options.lock_backoff = lock_backoff;
+            Engine::<Ordered, Native>::new(<Ordered as NamedProtocol<Native>>::new(Default::default()), config)
+        };
+        for lock_backoff in [false, true, false] {
+            let engine = new(lock_backoff);
+            let mut worker = engine.worker().expect("a free slot");
+            let tx = worker.begin();
+            let mut spin = Spin::<Native>::new();
+            (0..40).for_each(|_| spin.back_off());
+            assert_eq!(spin.count() > 40, lock_backoff);
+            drop(tx);
+        }
+    }
 
     #[test]
     fn declared_rows_are_found_in_whatever_order_they_are_touched() {

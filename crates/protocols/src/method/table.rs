@@ -257,6 +257,12 @@ pub const METHODS: &[MethodInfo] = &[
         otherwise: &[],
     },
     MethodInfo {
+        name: "lock backoff",
+        meaning: "a transaction that waits for the lock of a record looks at it more and more seldom",
+        options: &["engine.lock_backoff"],
+        otherwise: &[],
+    },
+    MethodInfo {
         name: "record alignment",
         meaning: "records share cache lines, or have cache lines of their own",
         options: &["engine.alignment"],

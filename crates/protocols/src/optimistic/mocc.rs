@@ -190,7 +190,7 @@ impl<F: MoccFaults> MoccValidation<F> {
             if spin.count() > WAITS_MAX {
                 return Err(Abort::new(if exclusive { AbortReason::WriteLocked } else { AbortReason::ReadLocked }));
             }
-            spin.wait();
+            spin.back_off();
         }
         // `position` is still right: what was drained stood at it and behind it.
         own.held.insert(position, (cell, exclusive));

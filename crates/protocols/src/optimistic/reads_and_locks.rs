@@ -205,7 +205,7 @@ impl<M: Machine> ReadsAndLocks<M> {
             if spin.count() > WAITS_MAX || !keeps_waiting(flags) {
                 return Err(Abort::new(AbortReason::ReadLocked));
             }
-            spin.wait();
+            spin.back_off();
             self.read_retries += 1;
             match self.try_observe::<N>(cx, at, columns, cells.clone()) {
                 Ok(found) => return Ok(found),
@@ -333,7 +333,7 @@ impl<M: Machine> ReadsAndLocks<M> {
                 if spin.count() >= pauses {
                     return Err(cx.conflict_at(cell, Abort::new(AbortReason::WriteLocked)));
                 }
-                spin.wait();
+                spin.back_off();
                 continue;
             }
             if word & UNLINKED != 0 || needs_row && word & ABSENT != 0 {

@@ -62,7 +62,7 @@ pub(super) fn latch<M: Machine>(cell: Cell<M>) -> u64 {
             Ok(_) => return word,
             Err(now) => {
                 if now & LOCKED != 0 {
-                    spin.wait();
+                    spin.back_off();
                 }
                 word = now & !LOCKED;
             }

@@ -95,6 +95,9 @@ impl Machine for Jitter {
     fn pause() {
         std::thread::yield_now();
     }
+    fn pause_lets_others_run() -> bool {
+        true
+    }
     fn yield_now() {
         std::thread::yield_now();
     }

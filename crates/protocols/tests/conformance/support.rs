@@ -133,7 +133,13 @@ pub(crate) fn variants<O: Options>() -> Vec<(String, O)> {
 /// The choices of the engine's options with which tests run.
 pub(crate) const ENGINE_OPTIONS: [EngineOptions; 4] = {
     const fn of(commit_time_updates: bool, timestamp_splitting: bool) -> EngineOptions {
-        EngineOptions { commit_time_updates, timestamp_splitting, alignment: Alignment::Packed, protect_after: 0 }
+        EngineOptions {
+            commit_time_updates,
+            timestamp_splitting,
+            alignment: Alignment::Packed,
+            protect_after: 0,
+            lock_backoff: true,
+        }
     }
     [of(false, false), of(true, true), of(true, false), of(false, true)]
 };

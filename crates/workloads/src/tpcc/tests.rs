@@ -39,6 +39,7 @@ const SPLIT: EngineOptions = EngineOptions {
     timestamp_splitting: true,
     alignment: Alignment::Packed,
     protect_after: 0,
+    lock_backoff: true,
 };
 
 #[test]

@@ -129,7 +129,7 @@ fn read_cell<M: Machine>(cx: &mut Context<M>, at: Located<'_, M>, number: usize,
             }
         }
         // A commit is at work. After it there is a copy; and it waits for no reader of a snapshot.
-        spin.wait();
+        spin.back_off();
     }
     // Acquire: pairs with the Release of `link`.
     let newest = newest_copy(cell).load(Ordering::Acquire);

@@ -114,6 +114,7 @@ mod tests {
         timestamp_splitting: true,
         alignment: contend_engine::Alignment::Packed,
         protect_after: 0,
+        lock_backoff: true,
     };
 
     /// Pieces whose only accesses are of the first groups of these tables.

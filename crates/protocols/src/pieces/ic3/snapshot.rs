@@ -192,7 +192,7 @@ impl Kept {
                 Look::Copied(first) => return Self::read_copy(cx, at, number, snapshot, first),
                 Look::Changed => {}
                 // A step is at work, or a commit; neither waits for readers of snapshots.
-                Look::Locked => spin.wait(),
+                Look::Locked => spin.back_off(),
             }
         }
     }
