@@ -156,7 +156,8 @@ fn print(protocols: &[(ProtocolInfo, Vec<OptionSpec>)], common: &[OptionSpec], e
          `abyss:64`, in 0.4 ms after a warm-up of 0.2 ms. The workload is YCSB on 100,000 records, with 10\n\
          operations one by one, half reads and half read-modify-writes. Low contention is theta 0, and high\n\
          contention theta 0.9. For commit-time updates and timestamp splitting it is TPC-C's New-Order and\n\
-         Payment, on 64 warehouses (low) and on 4 (high)."
+         Payment, on 64 warehouses (low) and on 4 (high). A protocol that commits little in such a window\n\
+         has rough ratios, as `datm` with high contention."
     );
     for (number, method) in METHODS.iter().enumerate() {
         println!("\n### {}\n\n{}", capital(method.name), wrapped(&format!("{}.", capital(method.meaning)), ""));
