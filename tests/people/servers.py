@@ -83,7 +83,7 @@ def postgres_server():
         password.write_text("secret7")
         subprocess.run([*unprivileged(), program("initdb"), "-D", data, "-U", "me", "-A", "md5", f"--pwfile={password}", "-E", "UTF8", "--no-sync"],
                        check=True, capture_output=True, cwd=folder)
-        settings = ["listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"]
+        settings = ["listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off", "deadlock_timeout=10ms"]
         command = [program("postgres"), "-D", data, "-p", str(port), *(word for setting in settings for word in ["-c", setting])]
 
         def ask(sql):

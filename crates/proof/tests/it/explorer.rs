@@ -25,7 +25,7 @@ fn all_on(workload: &str, settings: &[(&str, &str)]) -> RunConfig {
 fn no_registered_protocol_breaks_its_promise() {
     for info in litmus::INFOS {
         for strategy in STRATEGIES {
-            let config = ExploreConfig { executions: 250, strategy: strategy.clone(), ..ExploreConfig::default() };
+            let config = ExploreConfig { executions: 120, strategy: strategy.clone(), ..ExploreConfig::default() };
             for settings in [&[][..], &[("cu", "on"), ("ts", "on")]] {
                 let run = all_on(info.name, settings).resolve().expect("valid");
                 for explored in explore(&run, &config, &Stop::default()).expect("valid") {
@@ -86,7 +86,8 @@ fn ic3_orders_all_pieces() {
         split(&[BY_STEPS], 1500);
         nothing_wrong(info.name, &[], 300);
         nothing_wrong(info.name, &[BY_STEPS], 500);
-        split(&[("ic3.snapshots", "off")], 300);
+        split(&[("ic3.snapshots", "on")], 300);
+        split(&[BY_STEPS, ("ic3.snapshots", "on")], 500);
         split(&[BY_STEPS, ("ic3.snapshots", "off")], 500);
         split(&[BY_STEPS, ("ic3.constraint", "early")], 500);
         split(&[BY_STEPS, ("ic3.rendezvous", "off"), ("ic3.append", "off")], 500);
