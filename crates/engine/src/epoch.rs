@@ -253,6 +253,15 @@ impl<M: Machine> Epochs<M> {
         }
     }
 
+    /// Lets this number of epochs pass. No worker runs a transaction that can commit, and the
+    /// caller has closed the gate: none holds the epoch back.
+    pub(crate) fn pass(&self, epochs: u64) {
+        let until = self.current() + epochs;
+        while self.current() < until {
+            self.try_advance();
+        }
+    }
+
     /// The number of the first slot that was never taken: no slot from it on needs to be read.
     pub(crate) fn slots_taken(&self) -> usize {
         // Relaxed: ordered by the SeqCst fence of `close`, as in `least`.

@@ -139,7 +139,7 @@ trait Behind<M: Machine>: Send + Sync {
     fn defers(&self) -> bool;
     fn begin_later(&self, cx: &mut Context<M>, local: &mut AnyWorkerState) -> Result<(), Abort>;
     fn await_inserts(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, range: NamedRange) -> Result<bool, Abort>;
-    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String>;
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String>;
     fn begin_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceBegin, Abort>;
     fn end_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, piece: Piece) -> Result<PieceOutcome, Abort>;
     fn undo_piece(&self, cx: &mut Context<M>, local: &mut AnyWorkerState, reason: AbortReason) -> bool;
@@ -208,7 +208,7 @@ macro_rules! forward {
                 P::defers(self)
             }
 
-            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
                 P::declare(self, types, options)
             }
 
@@ -296,7 +296,7 @@ macro_rules! forward {
                 self.traits.defers
             }
 
-            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+            fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
                 self.behind.declare(types, options)
             }
 

@@ -117,7 +117,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
         }
         self.while_idle(|| {
             self.types_in_force.replace_by(|| {
-                self.protocol.declare(&types, &self.config.options)?;
+                let epochs = self.protocol.declare(&types, &self.config.options)?;
+                self.epochs.pass(epochs);
                 Ok(CheckedTypes::new(types))
             })
         })

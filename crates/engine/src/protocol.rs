@@ -646,13 +646,14 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
 
     /// Takes the declarations of all types of transactions, before the first transaction, or for
     /// others later. The tables exist, and no transaction runs that can commit
-    /// ([`Engine::declare`](crate::Engine::declare)).
+    /// ([`Engine::declare`](crate::Engine::declare)). Returns the number of epochs that must pass
+    /// before the first transaction of these types begins.
     ///
     /// # Errors
     /// The declarations are not valid. One sentence says why. Then those before stay in force.
-    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
         let _ = (types, options);
-        Ok(())
+        Ok(0)
     }
 
     /// Begins a piece.

@@ -173,7 +173,7 @@ fn a_doomed_transaction_that_cancels_is_tried_again() {
 
 #[test]
 fn a_reader_without_a_type_sees_a_snapshot() {
-    let world = World::new(&[], chain);
+    let world = World::new(&[("ic3.snapshots", "on")], chain);
     let (mut one, mut other) = (world.worker(), world.worker());
     let mut writer = begin(&mut one, 0);
     writer.piece(FIRST, |tx| add(tx, &world.tables[0], 0, 1)).expect("nobody else is there");
@@ -186,10 +186,12 @@ fn a_reader_without_a_type_sees_a_snapshot() {
     let violation = other.take_undeclared().expect("a sentence");
     assert!(violation.contains("has no type"), "{violation}");
 
-    let world = World::new(&[("ic3.snapshots", "off")], chain);
-    let mut worker = world.worker();
-    let outcome = worker.begin_read_only().read(&world.tables[0], 0, Pair::LEFT);
-    assert_eq!(reason(outcome), AbortReason::Undeclared, "its reads would need an order");
+    for snapshots in ["off", "needed"] {
+        let world = World::new(&[("ic3.snapshots", snapshots)], chain);
+        let mut worker = world.worker();
+        let outcome = worker.begin_read_only().read(&world.tables[0], 0, Pair::LEFT);
+        assert_eq!(reason(outcome), AbortReason::Undeclared, "its reads would need an order");
+    }
 }
 
 /// A transaction that is forgotten aborts at the worker's next step, and leaves nothing behind.

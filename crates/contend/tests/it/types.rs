@@ -449,6 +449,9 @@ fn types_change_while_transactions_run() {
     let named = |name, options: &[(&str, &str)]| Database::<AnyProtocol>::named(name, options).and_then(|it| it.open());
     types_change(named("ic3", &[]).expect("it"), 200);
     types_change(named("ic3", &[("ic3.whole", "off")]).expect("it"), 200);
+    // Snapshots are kept for reports, and not for audits.
+    types_change(named("ic3", &[("ic3.snapshots", "needed")]).expect("it"), 200);
+    types_change(named("ic3", &[("ic3.snapshots", "needed"), ("ic3.whole", "off")]).expect("it"), 200);
     for name in ["chopping", "silo", "datm"] {
         types_change(named(name, &[]).expect("it"), 50);
     }

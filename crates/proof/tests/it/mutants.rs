@@ -243,6 +243,9 @@ const SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on")];
 /// Waits are not ended by their limit.
 const PATIENT: &[(&str, &str)] = &[("dldetect.timeout_us", "10000000")];
 const SNAPSHOTS: &[(&str, &str)] = &[("silo.snapshots", "on")];
+/// IC3 keeps snapshots, whether its plan needs them or not.
+const KEPT: &[(&str, &str)] = &[("ic3.snapshots", "on")];
+const KEPT_SPLIT: &[(&str, &str)] = &[("cu", "on"), ("ts", "on"), ("ic3.snapshots", "on")];
 /// A type misses a key in one piece, and inserts it in the next.
 const FILLED_GAP: &[(&str, &str)] = &[("chains.plan", "11")];
 /// Chains of pieces in which all rows are hot.

@@ -235,7 +235,7 @@ impl<M: Machine, P: Protocol<M>, F: OperationFaults> Protocol<M> for Faulty<P, F
         self.protocol.uses_pieces()
     }
 
-    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
         self.protocol.declare(types, options)
     }
 

@@ -175,13 +175,13 @@ impl<M: Machine, F: ChoppingFaults> Protocol<M> for Chopping<M, F> {
         true
     }
 
-    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
         let mut division = Division::new(types, options)?;
         if F::leave_sc_cycle() {
             division.break_up();
         }
         self.divisions.replace(Arc::new(division));
-        Ok(())
+        Ok(0)
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {

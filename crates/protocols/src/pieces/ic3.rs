@@ -68,9 +68,12 @@
 //! transaction at a time.
 //!
 //! **Defaults.** `ic3.constraint=optimistic`: a piece runs first and waits then, as in the paper.
+//! `ic3.snapshots=needed`: the analysis says whether snapshots for types that only read pay
+//! (`snapshot`).
 
 mod constraint;
 mod gaps;
+mod keep;
 mod late;
 mod passed;
 mod settled;
@@ -87,8 +90,8 @@ use std::sync::Arc;
 use contend_engine::in_force::{InForce, Known};
 use contend_engine::sets::Write;
 use contend_engine::{
-    Abort, AbortReason, Cell, CellCopy, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation,
-    Leaf, LeafWords, Located, NamedProtocol, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record,
+    Abort, AbortReason, CellCopy, Cells, Change, Context, DeclarationNeeds, EngineOptions, Groups, Isolation, Leaf,
+    LeafWords, Located, NamedProtocol, PieceBegin, PieceOutcome, Projection, Protocol, ProtocolInfo, Record,
     RecordOrigin, RecordState, Tombstone, UnlinkOutcome, WriteMode, options,
 };
 use contend_machine::{Machine, Spin};
@@ -100,8 +103,11 @@ use crate::fault::Sound;
 use crate::faults;
 use crate::flags::{self, ABSENT};
 use crate::optimistic::{Read, ReadsAndLocks};
+use crate::snapshot::Snapshots;
 pub use constraint::Constraint;
+pub use keep::KeepSnapshots;
 use snapshot::Kept;
+use step::StepCell;
 use turns::{OwnTurns, Turns};
 use whole::Contention;
 
@@ -120,9 +126,9 @@ options! {
         "ic3.whole" whole: bool = true, in ();
         /// Whether inserts into tables that are only appended to need no order.
         "ic3.append" append: bool = true, in ();
-        /// Whether types that only read see snapshots. Otherwise their reads need an order like all
-        /// others.
-        "ic3.snapshots" snapshots: bool = true, in ();
+        /// Whether types that only read see snapshots: always, never, or where the analysis finds
+        /// more steps then. Without snapshots their reads need an order like all others.
+        "ic3.snapshots" snapshots: KeepSnapshots = KeepSnapshots::Needed, in ();
         /// The number of epochs from one snapshot to the next.
         "ic3.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;
         /// The number of times that a piece has failed when it begins to take turns with others.
@@ -152,36 +158,6 @@ struct Exposed<M: Machine> {
     /// commit may link.
     copy: Option<CellCopy<M>>,
     late_copy: Option<CellCopy<M>>,
-}
-
-/// A cell of the step that takes effect.
-#[derive(Clone, Copy, Debug)]
-struct StepCell<M: Machine> {
-    cell: Cell<M>,
-    /// The position in the write set and the cell's number, if the step writes it.
-    write: Option<(usize, usize)>,
-    /// Memory for a copy of what the cell holds, if a snapshot may show that.
-    copy: Option<CellCopy<M>>,
-}
-
-impl<M: Machine> StepCell<M> {
-    fn new(cell: Cell<M>, write: Option<(usize, usize)>) -> Self {
-        StepCell { cell, write, copy: None }
-    }
-
-    /// Adds the cells that the entry at `position` of the write set writes.
-    #[inline(always)]
-    fn collect(all: &mut Vec<Self>, write: &Write<M>, position: usize) {
-        let cells = write.cells();
-        match cells.only_first() {
-            // The usual case.
-            Some(first) => all.push(StepCell::new(first, Some((position, 0)))),
-            None => {
-                let numbered = cells.zip(write.cell_numbers());
-                all.extend(numbered.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
-            }
-        }
-    }
 }
 
 /// A worker's state.
@@ -230,6 +206,8 @@ pub struct Ic3Worker<M: Machine> {
     late_reads: usize,
     /// The number of settled rows that were missed since the last commit.
     settled_misses: u32,
+    /// The snapshots for which the transaction keeps what it replaces, if there are any.
+    kept: Option<Snapshots>,
     /// The epoch whose end the transaction sees, if it sees a snapshot.
     snapshot: Option<u64>,
     /// The transaction that must leave its lists before the step can take effect.
@@ -271,11 +249,11 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             let shown = exposed.next_if(|exposed| exposed.shown.cell.address() == cell.address());
             let word = shown.map_or_else(|| lock(cell), |shown| self.lock_behind_older(shown));
             if let Some(shown) = shown {
-                self.commit_shown(cx, shown, &local.saved, local.epoch);
+                Self::commit_shown(cx, shown, (local.kept, &local.saved), local.epoch);
             }
             list_of(cell).remove(&accessor);
             if shown.is_some() {
-                self.note_uncommitted(cell);
+                Self::note_uncommitted(local.kept, cell);
             }
             unlock(cell, word);
         }
@@ -304,6 +282,10 @@ impl<M: Machine, F: Ic3Faults> NamedProtocol<M> for Ic3<M, F> {
     const SNAPSHOTS: Option<&'static str> = Some("ic3.snapshots=on");
     type Options = Ic3Options;
 
+    fn options_with_snapshots() -> Ic3Options {
+        Ic3Options { snapshots: KeepSnapshots::On, ..Ic3Options::default() }
+    }
+
     fn new(options: Ic3Options) -> Self {
         Ic3 {
             options,
@@ -324,7 +306,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn meta_words(&self) -> usize {
-        if self.options.snapshots { META_WORDS + 2 } else { META_WORDS }
+        if self.options.snapshots == KeepSnapshots::Off { META_WORDS } else { META_WORDS + 2 }
     }
 
     fn leaf_words(&self) -> LeafWords {
@@ -348,7 +330,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn reads_snapshots(&self) -> bool {
-        self.options.snapshots
+        self.options.snapshots == KeepSnapshots::On
     }
 
     fn is_doomed(&self, _: &mut Context<M>, local: &mut Self::WorkerState) -> bool {
@@ -359,11 +341,10 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local.snapshot.is_some_and(|snapshot| local.epoch <= snapshot)
     }
 
-    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<(), String> {
+    fn declare(&self, types: &TypeSet, options: &EngineOptions) -> Result<u64, String> {
         let mut options = options.clone();
         options.timestamp_splitting |= F::coarse_cells();
-        let ties = !F::show_sums();
-        let mut plan = Plan::new(types, &options, self.options.append, self.options.snapshots, ties)?;
+        let mut plan = self.plan(types, &options)?;
         if F::skip_merge() {
             plan.break_by_positions();
         }
@@ -376,8 +357,12 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         if F::show_inserts_late() {
             plan.break_by_inserts(types);
         }
+        // What transactions of before have replaced may not be kept. So the first snapshot is at
+        // the end of the running epoch, or later.
+        let begins = plan.keeps_snapshots && self.kept(self.plans.get().as_deref()).is_none();
+        let epochs = if begins { u64::from(self.options.snapshot_epochs) + 1 } else { 0 };
         self.plans.replace(Arc::new(plan));
-        Ok(())
+        Ok(epochs)
     }
 
     fn new_worker_state(&self, worker: usize) -> Self::WorkerState {
@@ -407,6 +392,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
             turns: OwnTurns::default(),
             late_reads: 0,
             settled_misses: 0,
+            kept: None,
             snapshot: None,
             awaited: None,
             epoch: 0,
@@ -414,7 +400,7 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn init(&self, cells: Cells<M>, initial: RecordOrigin) {
-        if self.options.snapshots {
+        if self.options.snapshots != KeepSnapshots::Off {
             cells.clone().for_each(Kept::init);
         }
         accessors::init(cells, initial);
@@ -427,10 +413,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
         local.of = cx.declaration.kind_of().filter(|of| *of < types);
         local.place = Place::OF_NONE;
         let reads_only = cx.declaration.is_read_only();
-        let plan = local.known.value.as_ref();
+        let plan = local.known.value.as_deref();
         let is_declared = local.of.zip(plan).is_some_and(|(of, plan)| plan.is_on_snapshot(of));
-        local.snapshot =
-            self.snapshots().filter(|_| reads_only || is_declared).map(|all| all.seen_from(Self::began_in(cx)));
+        let sees_snapshot = is_declared || reads_only && self.reads_snapshots();
+        local.kept = self.kept(plan);
+        local.snapshot = local.kept.filter(|_| sees_snapshot).map(|all| all.seen_from(Self::began_in(cx)));
         local.step = None;
         if local.snapshot.is_some() {
             return Ok(());
@@ -690,9 +677,11 @@ impl<M: Machine, F: Ic3Faults> Protocol<M> for Ic3<M, F> {
     }
 
     fn unlink(&self, tombstone: Tombstone<'_, M>) -> UnlinkOutcome {
-        // A snapshot may show the row that was there.
+        // A snapshot may show the row that was there. Where none are kept the epoch is an old one.
+        let has_words = self.options.snapshots != KeepSnapshots::Off;
+        let snapshots = Snapshots::every(self.options.snapshot_epochs);
         accessors::unlink::<M, F>(tombstone, |cell| {
-            self.snapshots().is_some_and(|all| !all.let_unlink(Kept::epoch(cell), tombstone.oldest()))
+            has_words && !snapshots.let_unlink(Kept::epoch(cell), tombstone.oldest())
         })
     }
 

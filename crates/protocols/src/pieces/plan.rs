@@ -77,6 +77,8 @@ pub(super) struct Plan {
     table_count: usize,
     /// Whether each type runs on snapshots.
     on_snapshot: Vec<bool>,
+    /// Whether any does, so that transactions keep what they replace.
+    pub(super) keeps_snapshots: bool,
 }
 
 impl Plan {
@@ -140,8 +142,9 @@ impl Plan {
                 }
             }
         }
-        let on_snapshot = analysis.types.iter().map(|of| of.on_snapshot).collect();
-        Ok(Plan { steps, places, classes, table_count: tables.len(), on_snapshot })
+        let on_snapshot: Vec<bool> = analysis.types.iter().map(|of| of.on_snapshot).collect();
+        let keeps_snapshots = on_snapshot.contains(&true);
+        Ok(Plan { steps, places, classes, table_count: tables.len(), on_snapshot, keeps_snapshots })
     }
 
     /// Returns the classes of a table, for each piece, to change them.
@@ -204,6 +207,16 @@ impl Plan {
     #[inline(always)]
     pub(super) fn step(&self, of: usize, piece: usize) -> Step {
         self.steps[of][piece]
+    }
+
+    /// Whether some type has more steps that need an order than under `other`, a plan of the same
+    /// types.
+    pub(super) fn has_more_steps(&self, other: &Plan) -> bool {
+        let ordered = |steps: &[Step]| {
+            let firsts = steps.iter().enumerate().filter(|(piece, step)| *piece == step.first);
+            firsts.filter(|(_, step)| step.rank > 0).count()
+        };
+        self.steps.iter().zip(&other.steps).any(|(own, others)| ordered(own) > ordered(others))
     }
 
     /// Whether a type runs on snapshots.

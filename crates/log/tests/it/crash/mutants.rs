@@ -254,8 +254,8 @@ fn unlinking_in_the_epoch_of_the_write_counter_is_found() {
         found.extend(seed.map(|_| info.name));
     }
     // Timestamp ordering and the multi-version protocols keep a tombstone until all transactions
-    // have ended that began in its epoch. IC3 keeps it for snapshots.
-    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton", "ic3"];
+    // have ended that began in its epoch.
+    let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
 }

@@ -10,7 +10,8 @@ use contend_engine::sets::WriteKind;
 use contend_engine::{Abort, AbortReason, Context};
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{Ic3, Ic3Faults, Ic3Worker, StepCell};
+use super::step::StepCell;
+use super::{Ic3, Ic3Faults, Ic3Worker};
 use crate::accessors::{shown_word, unlock};
 use crate::flags::{LOCKED, QUEUED};
 use crate::method::wait::WAITS_MAX;

@@ -12,6 +12,13 @@
 //! A copy ([`CellCopy`]) has the epoch of its version in its own word, in the same place. Bit 0 is
 //! set if there was no row.
 //!
+//! **When snapshots are kept.** A copy costs its memory, and two passes over the row. So by default
+//! (`ic3.snapshots=needed`) none is made where no declared type reads a snapshot, nor where the
+//! types have no more steps with snapshots than without. When types come into force that do need
+//! them, no transaction runs that can commit, and enough epochs pass first: all snapshots that
+//! readers see then are at the end of the last epoch before, or later. A version of before may have
+//! too small an epoch in word 3. It was committed before the first snapshot, so each shows it.
+//!
 //! **When a version is copied.** Let a step show a row over a version of epoch `e`, in a
 //! transaction that began in epoch `b`. While the transaction runs, the global epoch is `b` or `b +
 //! 1`, and so others see snapshots up to `b - 1`.
@@ -39,9 +46,11 @@
 use contend_engine::{Abort, AbortReason, Cell, CellCopy, Context, Groups, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
-use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use super::step::StepCell;
+use super::{Exposed, Ic3, Ic3Faults, Ic3Worker, KeepSnapshots};
 use crate::accessors::{Accessor, Shown, list_of, lock, unlock};
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
+use crate::pieces::plan::Plan;
 use crate::snapshot::{Snapshots, link, read_copy};
 
 /// Set in the word of the epoch while the payload is uncommitted.
@@ -240,10 +249,15 @@ impl Kept {
 }
 
 impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
-    /// Returns when the snapshots are, if there are any.
+    /// Returns the snapshots for which transactions under this plan keep what they replace.
     #[inline(always)]
-    pub(super) fn snapshots(&self) -> Option<Snapshots> {
-        self.options.snapshots.then(|| Snapshots::every(self.options.snapshot_epochs))
+    pub(super) fn kept(&self, plan: Option<&Plan>) -> Option<Snapshots> {
+        let keeps = match self.options.snapshots {
+            KeepSnapshots::Off => false,
+            KeepSnapshots::Needed => plan.is_some_and(|plan| plan.keeps_snapshots),
+            KeepSnapshots::On => true,
+        };
+        keeps.then(|| Snapshots::every(self.options.snapshot_epochs))
     }
 
     /// Allocates a copy for each cell to be written, all of which are locked, if a snapshot before
@@ -258,7 +272,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
         local: &mut Ic3Worker<M>,
         epoch: u64,
     ) -> Result<(), Abort> {
-        let Some(snapshots) = self.snapshots() else { return Ok(()) };
+        let Some(snapshots) = local.kept else { return Ok(()) };
         let until = snapshots.needed_until(cx);
         for StepCell { cell, write, copy } in &mut local.cells {
             let Some((position, number)) = *write else { continue };
@@ -301,8 +315,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Links the copy of what an exposed cell has held, if it has one, and says that the payload is
     /// uncommitted. The caller has locked the cell.
-    pub(super) fn keep_shown(&self, cx: &Context<M>, exposed: &Exposed<M>, saved: &[u64]) {
-        if self.snapshots().is_none() {
+    pub(super) fn keep_shown(cx: &Context<M>, exposed: &Exposed<M>, (kept, saved): (Option<Snapshots>, &[u64])) {
+        if kept.is_none() {
             return;
         }
         if let Some(copy) = exposed.copy {
@@ -322,7 +336,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// # Errors
     /// The machine has no more memory.
     pub(super) fn prepare_commit(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        let Some(snapshots) = self.snapshots().filter(|_| !local.cells.is_empty() || !local.exposed.is_empty()) else {
+        let Some(snapshots) = local.kept.filter(|_| !local.cells.is_empty() || !local.exposed.is_empty()) else {
             return Ok(());
         };
         let until = snapshots.needed_until(cx);
@@ -338,7 +352,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Keeps what the late writes replace, and gives their cells, which are locked, the new epoch.
     pub(super) fn keep_late(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) {
-        if self.snapshots().is_none() {
+        if local.kept.is_none() {
             return;
         }
         for step in 0..local.cells.len() {
@@ -374,8 +388,13 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
 
     /// Commits what an exposed cell shows: keeps what it has replaced, and sets the cell's epoch.
     /// The caller has locked the cell.
-    pub(super) fn commit_shown(&self, cx: &mut Context<M>, exposed: &Exposed<M>, saved: &[u64], epoch: u64) {
-        let Some(snapshots) = self.snapshots() else { return };
+    pub(super) fn commit_shown(
+        cx: &mut Context<M>,
+        exposed: &Exposed<M>,
+        (kept, saved): (Option<Snapshots>, &[u64]),
+        epoch: u64,
+    ) {
+        let Some(snapshots) = kept else { return };
         let Exposed { late_copy, shown: Shown { cell, position, start, flags, .. }, .. } = *exposed;
         if let Some(copy) = late_copy {
             let records_history = cx.writes.entries()[position].table().records_history();
@@ -390,8 +409,8 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     }
 
     /// Notes whether the payload of a cell, which the caller has locked, is uncommitted.
-    pub(super) fn note_uncommitted(&self, cell: Cell<M>) {
-        if self.snapshots().is_some() {
+    pub(super) fn note_uncommitted(kept: Option<Snapshots>, cell: Cell<M>) {
+        if kept.is_some() {
             Kept::note_uncommitted(cell);
         }
     }

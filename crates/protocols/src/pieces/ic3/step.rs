@@ -1,16 +1,46 @@
 //! How a step takes effect: it is validated and shown, with all its cells locked.
 
-use contend_engine::sets::WriteKind;
-use contend_engine::{Abort, AbortReason, Cell, Context, Located, Projection, RecordState};
+use contend_engine::sets::{Write, WriteKind};
+use contend_engine::{Abort, AbortReason, Cell, CellCopy, Context, Located, Projection, RecordState};
 use contend_machine::{Atomic64, Machine, Ordering};
 
-use super::{Constraint, Exposed, Ic3, Ic3Faults, Ic3Worker, StepCell};
+use super::{Constraint, Exposed, Ic3, Ic3Faults, Ic3Worker};
 use crate::accessors::{Shown, list_of, shown_word, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::{self, ABSENT, LOCKED, QUEUED, UNLINKED};
 use crate::method::wait::WAITS_MAX;
 use crate::optimistic::Read;
 use crate::pieces::plan::TableClasses;
+
+/// A cell of the step that takes effect.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepCell<M: Machine> {
+    pub(super) cell: Cell<M>,
+    /// The position in the write set and the cell's number, if the step writes it.
+    pub(super) write: Option<(usize, usize)>,
+    /// Memory for a copy of what the cell holds, if a snapshot may show that.
+    pub(super) copy: Option<CellCopy<M>>,
+}
+
+impl<M: Machine> StepCell<M> {
+    pub(super) fn new(cell: Cell<M>, write: Option<(usize, usize)>) -> Self {
+        StepCell { cell, write, copy: None }
+    }
+
+    /// Adds the cells that the entry at `position` of the write set writes.
+    #[inline(always)]
+    pub(super) fn collect(all: &mut Vec<Self>, write: &Write<M>, position: usize) {
+        let cells = write.cells();
+        match cells.only_first() {
+            // The usual case.
+            Some(first) => all.push(StepCell::new(first, Some((position, 0)))),
+            None => {
+                let numbered = cells.zip(write.cell_numbers());
+                all.extend(numbered.map(|(cell, number)| StepCell::new(cell, Some((position, number)))));
+            }
+        }
+    }
+}
 
 /// Whether a row has another version, or is another, than when its word was observed.
 pub(super) fn changed(word: u64, observed: u64) -> bool {
@@ -159,7 +189,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
             if let Some(write) = write {
                 let shown = Shown::save(cx, cell, accessor, write, &mut local.saved);
                 let exposed = Exposed { shown, copy, late_copy: None };
-                self.keep_shown(cx, &exposed, &local.saved);
+                Self::keep_shown(cx, &exposed, (local.kept, &local.saved));
                 local.exposed.push(exposed);
             }
         }

@@ -29,8 +29,9 @@ use contend_engine::sets::{Write, WriteKind};
 use contend_engine::{Abort, AbortReason, Context, Groups, Located};
 use contend_machine::{Atomic64, Machine, Ordering};
 
+use super::step::StepCell;
 use super::step::changed;
-use super::{Ic3, Ic3Faults, Ic3Worker, StepCell};
+use super::{Ic3, Ic3Faults, Ic3Worker};
 use crate::accessors::{Accessor, list_of, lock, unlock};
 use crate::fault::dekker_fence;
 use crate::flags::LOCKED;
@@ -236,7 +237,7 @@ impl<M: Machine, F: Ic3Faults> Ic3<M, F> {
     /// that the transaction writes are locked.
     #[inline(always)]
     fn prepare_whole(&self, cx: &mut Context<M>, local: &mut Ic3Worker<M>) -> Result<(), Abort> {
-        if self.snapshots().is_some() && !local.cells.is_empty() {
+        if local.kept.is_some() && !local.cells.is_empty() {
             // The serialization point. A transaction that overwrites what this one has read locks
             // the cell behind the loads below, and so has this epoch or a later one.
             local.epoch = cx.epoch_in_order();
