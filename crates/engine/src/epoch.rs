@@ -253,12 +253,16 @@ impl<M: Machine> Epochs<M> {
         }
     }
 
-    /// Lets this number of epochs pass. No worker runs a transaction that can commit, and the
-    /// caller has closed the gate: none holds the epoch back.
+    /// Lets this number of epochs pass. The caller has closed the gate, and no worker runs a
+    /// transaction that can commit. So the epoch is held back for a moment at most: by a worker
+    /// that finds the gate closed, or by one that loads rows.
     pub(crate) fn pass(&self, epochs: u64) {
         let until = self.current() + epochs;
+        let mut spin = Spin::<M>::new();
         while self.current() < until {
-            self.try_advance();
+            if !self.try_advance() {
+                spin.wait();
+            }
         }
     }
 

@@ -466,8 +466,9 @@ pub trait Protocol<M: Machine>: Sized + Send + Sync + 'static {
     }
 
     /// Whether a transaction that declares itself as read-only sees a snapshot, with the options
-    /// that the protocol has. Such a transaction never aborts. No other transaction waits for it or
-    /// aborts because of it. It waits only for commits that are under way.
+    /// that the protocol has, whatever its type is. Such a transaction never aborts. No other
+    /// transaction waits for it or aborts because of it. It waits only for commits that are under
+    /// way.
     fn reads_snapshots(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ use crate::pieces::plan::Plan;
 pub enum KeepSnapshots {
     /// Never: types that only read need an order like all others.
     Off,
-    /// From the first set of types on that has more steps where those that only read see snapshots.
+    /// While the types in force have more steps with snapshots for those that only read.
     Needed,
     /// Always.
     On,
