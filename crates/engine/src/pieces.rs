@@ -91,7 +91,8 @@ impl<P: Protocol<M>, M: Machine> Engine<P, M> {
     /// ignores them.
     ///
     /// A transaction that only reads a snapshot, and runs meanwhile, goes on with the types that it
-    /// began with.
+    /// began with. The call waits for such a transaction if epochs have to pass
+    /// ([`Protocol::declare`]).
     ///
     /// # Errors
     /// The declarations are not valid. One sentence says why. Then the types before stay in force.

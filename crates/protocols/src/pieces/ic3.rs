@@ -126,8 +126,9 @@ options! {
         "ic3.whole" whole: bool = true, in ();
         /// Whether inserts into tables that are only appended to need no order.
         "ic3.append" append: bool = true, in ();
-        /// Whether types that only read see snapshots: always, never, or where the analysis finds
-        /// more steps then. Without snapshots their reads need an order like all others.
+        /// Whether types that only read see snapshots: always, never, or where some other type has
+        /// more ordered steps then, or fewer. Without snapshots their reads need an order like all
+        /// others.
         "ic3.snapshots" snapshots: KeepSnapshots = KeepSnapshots::Needed, in ();
         /// The number of epochs from one snapshot to the next.
         "ic3.snapshot_epochs" snapshot_epochs: u32 = 1, in 1..=1000;

@@ -209,14 +209,16 @@ impl Plan {
         self.steps[of][piece]
     }
 
-    /// Whether some type has more steps that need an order than under `other`, a plan of the same
-    /// types.
-    pub(super) fn has_more_steps(&self, other: &Plan) -> bool {
+    /// Whether snapshots pay. `other` is the plan of the same types without them. A type that does
+    /// not run on a snapshot may have more ordered steps here, beside which others run. Or it has
+    /// fewer: only readers ordered the other steps.
+    pub(super) fn gains_over(&self, other: &Plan) -> bool {
         let ordered = |steps: &[Step]| {
             let firsts = steps.iter().enumerate().filter(|(piece, step)| *piece == step.first);
             firsts.filter(|(_, step)| step.rank > 0).count()
         };
-        self.steps.iter().zip(&other.steps).any(|(own, others)| ordered(own) > ordered(others))
+        let others = (0..self.type_count()).filter(|of| !self.on_snapshot[*of]);
+        others.into_iter().any(|of| ordered(&self.steps[of]) != ordered(&other.steps[of]))
     }
 
     /// Whether a type runs on snapshots.

@@ -1,6 +1,6 @@
 //! The option that says when a piece waits.
 
-use contend_engine::OptionValue;
+use contend_engine::option_choices;
 
 /// When a piece waits for the transactions that its own depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,25 +11,4 @@ pub enum Constraint {
     Early,
 }
 
-impl OptionValue for Constraint {
-    type Range = ();
-
-    fn parse(text: &str, (): &()) -> Option<Self> {
-        match text {
-            "optimistic" => Some(Constraint::Optimistic),
-            "early" => Some(Constraint::Early),
-            _ => None,
-        }
-    }
-
-    fn describe((): &()) -> String {
-        "optimistic, early".into()
-    }
-
-    fn show(&self) -> String {
-        match self {
-            Constraint::Optimistic => "optimistic".into(),
-            Constraint::Early => "early".into(),
-        }
-    }
-}
+option_choices!(Constraint { Optimistic => "optimistic", Early => "early" });

@@ -13,8 +13,8 @@
 //! set if there was no row.
 //!
 //! **When snapshots are kept.** A copy costs its memory, and two passes over the row. So by default
-//! (`ic3.snapshots=needed`) none is made where no declared type reads a snapshot, nor where the
-//! types have no more steps with snapshots than without. When types come into force that do need
+//! (`ic3.snapshots=needed`) none is made where no declared type reads a snapshot, nor where each
+//! type has as many ordered steps without snapshots. When types come into force that do need
 //! them, no transaction runs that can commit, and enough epochs pass first: all snapshots that
 //! readers see then are at the end of the last epoch before, or later. A version of before may have
 //! too small an epoch in word 3. It was committed before the first snapshot, so each shows it.
