@@ -54,6 +54,9 @@ impl Chip {
                     self.l1.change(unit, line, LineState::Modified);
                 }
                 self.clock += u64::from(self.preset.l1.cycles);
+                if cfg!(debug_assertions) {
+                    self.check_hit(unit, line, state);
+                }
                 if !self.cores[self.running].prefetched.is_empty() {
                     self.await_prefetch(line);
                 }
@@ -70,9 +73,6 @@ impl Chip {
             self.clock += u64::from(self.preset.core.atomic_cycles);
         }
         self.record(line);
-        if cfg!(debug_assertions) {
-            self.check(line);
-        }
     }
 
     #[cold]
@@ -96,6 +96,9 @@ impl Chip {
             if let Some(state) = in_l2.filter(|state| !writes || state.owns()) {
                 let state = if writes { LineState::Modified } else { state };
                 self.fill_l1(unit, line, state, in_l1);
+                if cfg!(debug_assertions) {
+                    self.check(line);
+                }
                 return (clock, true);
             }
         }
@@ -111,6 +114,9 @@ impl Chip {
             }
         }
         self.fill_l1(unit, line, state, in_l1);
+        if cfg!(debug_assertions) {
+            self.check(line);
+        }
         (at, alone)
     }
 
@@ -322,9 +328,20 @@ impl Chip {
         }
     }
 
-    /// Checks that a line has one owner or many sharers, never both, and that its home knows every
-    /// holder.
-    fn check(&self, line: u32) {
+    /// Checks that the home of a line takes a core that has found it in its first level for a
+    /// holder. A hit changes no other cache, and nothing of what the home knows.
+    pub(super) fn check_hit(&self, unit: usize, line: u32, state: LineState) {
+        let is_right = match self.directory.entry(line).holders() {
+            Holders::Owner(owner) => usize::from(owner) == unit && state.owns(),
+            Holders::Sharers => state == LineState::Shared,
+            Holders::Nobody => false,
+        };
+        assert!(is_right, "line {line}: {unit} has {state:?}, and its home does not know");
+    }
+
+    /// Checks that a line, which a core has fetched, has one owner or many sharers, never both, and
+    /// that its home knows every holder.
+    pub(super) fn check(&self, line: u32) {
         let holders = self.directory.entry(line).holders();
         let mut sharers = Vec::new();
         if holders == Holders::Sharers {
