@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use contend_runner::Stop;
 use contend_runner::machine::ChipConfig;
-use contend_runner::names::{named_settings, options};
+use contend_runner::names::{named_settings, options, simulation_specs};
 use contend_runner::start_gate::StartGate;
 use contend_runner::stats::Spread;
 use contend_runner::{RunConfig, RunError};
@@ -86,9 +86,9 @@ impl MicrobenchPlan {
         config.check_numbers()?;
         let settings = named_settings(&config.settings)?;
         let specs = TimestampOptions::specs();
-        let is_known = |name: &str| specs.iter().any(|spec| spec.name == name);
-        if let Some(name) = settings.keys().find(|name| !is_known(name) && !name.starts_with("chip.")) {
-            let valid: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+        let of_chip = if config.chip.is_some() { simulation_specs() } else { Vec::new() };
+        let valid: Vec<&str> = specs.iter().chain(&of_chip).map(|spec| spec.name).collect();
+        if let Some(name) = settings.keys().find(|name| !valid.contains(&name.as_str())) {
             return Err(RunError::BadInput(format!(
                 "unknown option '{name}' of {}; valid: {}",
                 micro.name(),

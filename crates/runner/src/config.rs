@@ -182,10 +182,10 @@ impl RunConfig {
     /// An option of the simulation has a wrong value.
     pub fn chip_config(&self) -> Result<Option<ChipConfig>, RunError> {
         let Some(preset) = self.chip.clone() else { return Ok(None) };
-        let SimulationOptions { lookahead, warm } = options(&[], &self.settings)?;
+        let SimulationOptions { lookahead, warm, work } = options(&[], &self.settings)?;
         Ok(Some(ChipConfig {
             preset,
-            options: ChipOptions { lookahead, warm, seed: self.seed, ..ChipOptions::default() },
+            options: ChipOptions { lookahead, warm, work, seed: self.seed, ..ChipOptions::default() },
         }))
     }
 

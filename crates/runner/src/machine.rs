@@ -20,6 +20,9 @@ options! {
         /// Whether the last-level cache starts with the lines that were loaded last, instead of
         /// empty.
         "chip.warm" warm: bool = true, in ();
+        /// The factor of the instructions that a transaction takes besides its accesses. A larger
+        /// one stands for a slower system.
+        "chip.work" work: u32 = 1, in 1..=1000;
     }
 }
 

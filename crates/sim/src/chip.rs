@@ -72,11 +72,13 @@ pub struct ChipOptions {
     pub seed: u64,
     /// The bodies that each core runs in turns.
     pub contexts: usize,
+    /// What the instructions of [`Machine::work`] are multiplied by.
+    pub work: u32,
 }
 
 impl Default for ChipOptions {
     fn default() -> Self {
-        ChipOptions { lookahead: 1, warm: true, seed: 0, contexts: 1 }
+        ChipOptions { lookahead: 1, warm: true, seed: 0, contexts: 1, work: 1 }
     }
 }
 
@@ -103,6 +105,8 @@ pub struct Statistics {
 
 /// Instructions of a switch from one context of a core to the next: those of the host's switch.
 const SWITCH_INSTRUCTIONS: u32 = 16;
+/// Instructions of a system call that finds nobody else to run.
+const YIELD_INSTRUCTIONS: u32 = 500;
 /// Lines of a stack that are fetched ahead: what a switch and the frames above it use.
 const STACK_LINES: usize = 2;
 
@@ -566,7 +570,7 @@ impl Chip {
             if next == running {
                 return None;
             }
-            chip.clock += (u64::from(SWITCH_INSTRUCTIONS) * core.instruction_cycles) >> 8;
+            chip.spend(u64::from(SWITCH_INSTRUCTIONS));
             chip.give_core_to(next);
             let here = 0u8;
             chip.contexts[running].top_of_stack = &raw const here;
@@ -594,8 +598,18 @@ impl Chip {
         }
     }
 
+    /// Spends the instructions of a transaction's own work.
     pub(crate) fn work(chip: Handle<Chip>, instructions: u32) {
-        chip.with(|chip| chip.clock += (u64::from(instructions) * chip.cores[chip.running].instruction_cycles) >> 8);
+        chip.with(|chip| chip.spend(u64::from(instructions) * u64::from(chip.options.work)));
+    }
+
+    /// Spends the instructions of a call that finds nobody else to run.
+    pub(crate) fn yield_now(chip: Handle<Chip>) {
+        chip.with(|chip| chip.spend(u64::from(YIELD_INSTRUCTIONS)));
+    }
+
+    fn spend(&mut self, instructions: u64) {
+        self.clock += (instructions * self.cores[self.running].instruction_cycles) >> 8;
     }
 
     #[inline]

@@ -186,7 +186,7 @@ impl Machine for Simulated {
         // Under the explorer it is a pause: the strategy lets another core run, and the wait ends
         // when that one has changed what is waited for.
         if let AccessHook::Chip(chip) = hook() {
-            Chip::work(chip, YIELD_INSTRUCTIONS);
+            Chip::yield_now(chip);
             return Chip::next(chip);
         }
         Self::pause();
@@ -301,9 +301,6 @@ impl Machine for Simulated {
         copy(to, Access::Write, |word, position| word.0.store(from[position], Ordering::Relaxed));
     }
 }
-
-/// Instructions of a system call that finds nobody else to run.
-const YIELD_INSTRUCTIONS: u32 = 500;
 
 /// Words of a simulated line.
 const LINE_WORDS: usize = 8;

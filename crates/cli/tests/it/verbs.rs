@@ -373,6 +373,13 @@ fn simulated_runs_say_so_and_bad_machines_are_refused() {
     refuses(&["run", "--machine", "no-such.toml"], &["no-such.toml"]);
     refuses(&["run", "--set", "chip.lookahead=2"], &["chip.lookahead"]);
     refuses(&["run", "--machine", "abyss:4", "--set", "chip.lookahead=0"], &["chip.lookahead", "from 1"]);
+    refuses(&["run", "--set", "chip.work=2"], &["chip.work", "--machine CHIP"]);
+    refuses(&["run", "--machine", "abyss:4", "--set", "chip.work=1001"], &["'1001'", "chip.work", "1 to 1000"]);
+    refuses(&["bench", "timestamps", "--set", "chip.work=2"], &["unknown option 'chip.work'", "timestamp.batch"]);
+    refuses(
+        &["bench", "timestamps", "--machine", "abyss:4", "--set", "chip.wrok=2"],
+        &["unknown option 'chip.wrok'", "chip.work"],
+    );
     refuses(&["run", "--machine", "native:4"], &["'native:4'", "--threads", "CHIP:CORES"]);
     refuses(&["compare", "--protocols", "silo+cu=on+cu=off"], &["'cu' is set twice, to on and to off"]);
     let folder = TempDir::new().expect("a folder");

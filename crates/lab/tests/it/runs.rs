@@ -86,6 +86,22 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
 }
 
 #[test]
+fn a_slower_system_commits_less_on_a_simulated_chip() {
+    let commits = |work: &str, in_flight: &str| {
+        let mut config = RunConfig { verify: false, ..simulated("ycsb-a", "abyss:4") };
+        config.protocols = vec!["silo".into()];
+        config.settings.insert("chip.work".into(), work.into());
+        config.settings.insert("interleave".into(), in_flight.into());
+        let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
+        result.protocols[0].measured.as_ref().expect("figures").commits
+    };
+    for in_flight in ["1", "3"] {
+        let (own, slow) = (commits("1", in_flight), commits("10", in_flight));
+        assert!(0 < slow && 2 * slow < own, "{own} and {slow} with {in_flight} in flight");
+    }
+}
+
+#[test]
 fn every_protocol_is_proved_right_with_several_transactions_in_flight_on_a_core() {
     for (workload, machine, in_flight) in
         [("ycsb-a", None, "3"), ("ycsb-e", None, "8"), ("tpcc", None, "4"), ("ycsb-a", Some("abyss:4"), "3")]
@@ -244,7 +260,7 @@ fn every_protocol_is_compared_verified_and_ranked() {
 
 /// A copy of what a write replaces costs up to a quarter of the throughput: none is made in vain.
 #[test]
-fn ic3_keeps_snapshots_where_its_types_have_more_steps_then() {
+fn ic3_keeps_snapshots_where_its_types_have_other_steps_then() {
     let made = |workload: &str, protocol: &str| {
         let mut config = RunConfig { verify: false, ..small(workload) };
         config.protocols = vec![protocol.into()];

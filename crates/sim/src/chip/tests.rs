@@ -271,6 +271,55 @@ fn times_are_a_partition_of_the_clock() {
     assert!(sum.abs_diff(all) <= 40, "{sum} of {all} cycles");
 }
 
+/// Has core 0 read a line of which a core holds a copy that the home does not know, and checks what
+/// the core has then. Without debug assertions the read itself checks nothing.
+fn read_beside_a_copy_of(unit: usize) {
+    let lines = Lines::new(1);
+    let mut chip = chip(2);
+    let line = chip.directory.line(std::ptr::from_ref(lines.line(0)).addr());
+    chip.l1.insert(unit, line, LineState::Shared);
+    chip.perform(line, Access::Read);
+    chip.check_hit(0, line, LineState::Shared);
+    chip.check(line);
+}
+
+#[test]
+#[should_panic(expected = "its home does not know")]
+fn a_hit_that_the_home_does_not_know_is_noticed() {
+    read_beside_a_copy_of(0);
+}
+
+#[test]
+#[should_panic(expected = "shared by [0]")]
+fn a_copy_beside_those_of_the_sharers_is_noticed() {
+    read_beside_a_copy_of(1);
+}
+
+/// The cycles of a transaction's own work, and those of an access, where that work takes `factor`
+/// times as long.
+fn work_and_access(factor: u32) -> (u64, u64) {
+    let lines = Lines::new(1);
+    let mut chip = chip_of("abyss", 1, ChipOptions { work: factor, ..ChipOptions::default() });
+    let cycles = Rc::new(Cell::new((0, 0)));
+    let (own, seen) = (Rc::clone(&cycles), Rc::clone(&lines));
+    chip.spawn(move || {
+        let begin = Simulated::now();
+        Simulated::work(1000);
+        let between = Simulated::now();
+        seen.line(0).fetch_add(1, Ordering::Relaxed);
+        Simulated::yield_now();
+        own.set((between - begin, Simulated::now() - between));
+    });
+    while chip.run_until(1 << 40) {}
+    cycles.get()
+}
+
+#[test]
+fn a_slower_systems_work_takes_longer_and_its_accesses_do_not() {
+    let ((own, access), (slow, same)) = (work_and_access(1), work_and_access(23));
+    assert_eq!((slow - own, same), (22 * 1000, access), "an instruction takes this core a cycle");
+}
+
 #[test]
 fn more_threads_than_there_are_are_refused() {
     let error =
