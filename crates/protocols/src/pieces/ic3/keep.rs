@@ -12,8 +12,8 @@ use crate::pieces::plan::Plan;
 pub enum KeepSnapshots {
     /// Never: types that only read need an order like all others.
     Off,
-    /// While some type in force has another number of ordered steps with snapshots for those that
-    /// only read: more, since they were merged, or fewer.
+    /// While snapshots change the number of ordered steps of a type that writes. It has more where
+    /// readers merge steps, and fewer where only readers need the order.
     Needed,
     /// Always.
     On,
