@@ -12,7 +12,8 @@ use crate::table::Table;
 pub enum DeclarationNeeds {
     /// Nothing.
     Nothing,
-    /// The keys of the existing rows that the transaction reads and writes.
+    /// The keys of the existing rows that the transaction reads and writes, as far as it knows them
+    /// beforehand.
     Rows,
     /// The partitions of the data that the transaction touches.
     Partitions,

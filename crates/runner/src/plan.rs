@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn all_are_those_that_can() {
         let on = |workload: &str| with(|config| config.workload = workload.into()).expect("valid").config.protocols;
-        let (rows, no_rows) = (on("bank"), on("tpcc"));
+        let (rows, no_rows) = (on("tpcc"), on("wikipedia"));
         assert!(rows.contains(&"2pl-ordered".into()) && rows.contains(&"hstore".into()));
         assert!(!no_rows.contains(&"2pl-ordered".into()) && no_rows.contains(&"hstore".into()));
         assert_eq!(rows.len(), no_rows.len() + 1);
@@ -739,10 +739,10 @@ mod tests {
             (|c| c.protocols = vec!["silo+cu".into(), "silo+cu=on".into()], &["silo+cu=on", "twice", "silo+cu"]),
             (
                 |c| {
-                    c.workload = "tpcc".into();
+                    c.workload = "wikipedia".into();
                     c.protocols = vec!["silo".into(), "2pl-ordered".into()];
                 },
-                &["2pl-ordered", "the rows", "tpcc", "bank"],
+                &["2pl-ordered", "the rows", "wikipedia", "bank", "tpcc"],
             ),
             (|c| set(c, "ycsb.partitions", "2M"), &["ycsb.partitions", "from 1"]),
             (|c| set(c, "ycsb.multi_partition", "0.5"), &["ycsb.partitions is 1"]),
@@ -753,7 +753,10 @@ mod tests {
                 },
                 &["log=epoch does not go with chopping", "a crash between two parts", "valid: log=off"],
             ),
-            (|c| c.protocols = vec!["chopping+chopping.over=occ".into()], &["occ", "silo, 2pl-waitdie, 2pl-woundwait"]),
+            (
+                |c| c.protocols = vec!["chopping+chopping.over=occ".into()],
+                &["occ", "silo, 2pl-waitdie, 2pl-woundwait, 2pl-ordered"],
+            ),
             (
                 |c| {
                     c.protocols = vec!["none".into()];

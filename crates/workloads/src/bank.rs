@@ -23,7 +23,7 @@ use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
 use crate::sample::Sample;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 options! {
@@ -221,7 +221,7 @@ impl Workload for Bank {
     }
 
     fn declares(options: &BankOptions) -> Declares {
-        Declares { rows: true, partitions: Some(options.partitions as usize) }
+        Declares { rows: DeclaredRows::All, partitions: Some(options.partitions as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {

@@ -59,7 +59,7 @@ use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
-use crate::workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, ThinkTime, Violation, Workload, WorkloadInfo};
 
 use error::Read;
 use expression::Writer;
@@ -233,7 +233,7 @@ struct Program {
     partitions: Option<Partitions>,
     /// The tables whose rows are listed.
     ordered: Vec<bool>,
-    declares_rows: bool,
+    declared_rows: DeclaredRows,
 }
 
 /// What a program is compiled for.
@@ -274,15 +274,7 @@ impl Program {
             Some(*total)
         });
         let weights = weights.collect();
-        let is_known_row = |access: &program::Access| {
-            access.known
-                && access.by_index.is_none()
-                && access.indexes.is_empty()
-                && access.aggregates.is_empty()
-                && access.key.len() == tables[access.table as usize].key.len()
-        };
-        let declares_rows =
-            kinds.iter().all(|kind| kind.code.foreseeable && kind.code.accesses.iter().all(is_known_row));
+        let declared_rows = declared_rows_of(&kinds);
         let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
         let ordered = ordered_of(&tables, &kinds, &invariants);
         Ok(Program {
@@ -296,8 +288,25 @@ impl Program {
             invariants,
             partitions,
             ordered,
-            declares_rows,
+            declared_rows,
         })
+    }
+}
+
+/// Returns which rows transactions of these types know beforehand.
+fn declared_rows_of(kinds: &[Kind]) -> DeclaredRows {
+    let knows_all = |kind: &Kind| {
+        let is_known =
+            |access: &program::Access| access.names_row && access.indexes.is_empty() && access.aggregates.is_empty();
+        kind.code.foreseeable && kind.code.accesses.iter().all(is_known)
+    };
+    let knows_some = |kind: &Kind| kind.foresees && kind.code.accesses.iter().any(|access| access.names_row);
+    if kinds.iter().all(knows_all) {
+        DeclaredRows::All
+    } else if kinds.iter().any(knows_some) {
+        DeclaredRows::Known
+    } else {
+        DeclaredRows::None
     }
 }
 
@@ -667,7 +676,7 @@ impl Workload for FileWorkload {
 
     fn declares(options: &FileOptions) -> Declares {
         Program::new(options).map_or(Declares::default(), |program| Declares {
-            rows: program.declares_rows,
+            rows: program.declared_rows,
             partitions: program.partitions.map(|partitions| partitions.count),
         })
     }
@@ -685,7 +694,9 @@ impl Workload for FileWorkload {
             declaration.read_only();
         }
         let by_rows = match declaration.needs() {
-            DeclarationNeeds::Rows | DeclarationNeeds::RowsOrPartitions => self.program.declares_rows,
+            // What an earlier transaction has left is not this one's.
+            DeclarationNeeds::Rows => input.is_foreseen,
+            DeclarationNeeds::RowsOrPartitions => self.program.declared_rows == DeclaredRows::All,
             DeclarationNeeds::Nothing | DeclarationNeeds::Partitions => false,
         };
         if !by_rows {

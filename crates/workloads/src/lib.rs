@@ -28,4 +28,4 @@ pub mod zipf;
 
 pub use file::WorkloadFile;
 pub use registry::{ChosenWorkload, WorkloadVisitor, all_workloads, with_workload};
-pub use workload::{Checked, Declares, ThinkTime, Violation, Workload, WorkloadInfo, declared_types};
+pub use workload::{Checked, DeclaredRows, Declares, ThinkTime, Violation, Workload, WorkloadInfo, declared_types};

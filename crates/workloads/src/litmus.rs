@@ -19,7 +19,7 @@ use contend_model::{
 };
 
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 
 /// The programs of a litmus test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -457,7 +457,7 @@ impl Workload for Litmus {
     }
 
     fn declares(_: &LitmusOptions) -> Declares {
-        Declares { rows: true, partitions: Some(PARTITIONS as usize) }
+        Declares { rows: DeclaredRows::Known, partitions: Some(PARTITIONS as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {

@@ -19,7 +19,7 @@ use contend_model::{
 
 use crate::loading::load_in_steps;
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// The options of the workload.
@@ -185,7 +185,7 @@ impl Workload for Pieces {
     }
 
     fn declares(_: &PiecesOptions) -> Declares {
-        Declares { rows: true, partitions: None }
+        Declares { rows: DeclaredRows::All, partitions: None }
     }
 
     fn types(&self, types: &mut Types) {

@@ -25,7 +25,7 @@ use contend_model::{
 
 use crate::loading::{load_in_steps, put};
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 options! {
@@ -449,7 +449,7 @@ impl Workload for Rubis {
     }
 
     fn declares(options: &RubisOptions) -> Declares {
-        Declares { rows: true, partitions: Some(options.partitions as usize) }
+        Declares { rows: DeclaredRows::Known, partitions: Some(options.partitions as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {

@@ -29,7 +29,7 @@ use contend_model::{
 use crate::loading::load_in_steps;
 use crate::random::Random;
 use crate::sample::Sample;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// SmallBank's options.
@@ -349,23 +349,26 @@ impl Workload for SmallBank {
     }
 
     fn declares(options: &SmallBankOptions) -> Declares {
-        Declares { rows: true, partitions: Some(options.partitions as usize) }
+        Declares { rows: DeclaredRows::All, partitions: Some(options.partitions as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if input.kind == Kind::Balance {
             declaration.read_only();
         }
-        // Whether the transaction writes the customer's savings, the customer's checking account,
-        // and the checking account of the other.
+        // Whether the transaction writes the customer's savings, if it touches them; whether it
+        // writes the customer's checking account; and whether it writes that of the other.
         let (savings, checking, other) = match input.kind {
-            Kind::Balance => (false, false, false),
-            Kind::DepositChecking | Kind::WriteCheck => (false, true, false),
-            Kind::TransactSavings => (true, false, false),
-            Kind::Amalgamate => (true, true, true),
-            Kind::SendPayment => (false, true, true),
+            Kind::Balance => (Some(false), false, false),
+            Kind::DepositChecking => (None, true, false),
+            Kind::WriteCheck => (Some(false), true, false),
+            Kind::TransactSavings => (Some(true), false, false),
+            Kind::Amalgamate => (Some(true), true, true),
+            Kind::SendPayment => ((!self.options.overdraft).then_some(false), true, true),
         };
-        declaration.row(&self.savings, input.customer, savings);
+        if let Some(writes) = savings {
+            declaration.row(&self.savings, input.customer, writes);
+        }
         declaration.row(&self.checking, input.customer, checking);
         if other {
             declaration.row(&self.checking, input.other, true);

@@ -17,13 +17,13 @@ use std::ops::ControlFlow;
 use contend_derive::Row;
 use contend_model::pieces::Piece;
 use contend_model::{
-    Abort, Core, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn, TypedTable, Types,
-    Whole, counted, is_or_are, options,
+    Abort, Core, DeclarationNeeds, Declare, IndexKind, Inspect, Key, Load, OutOfMemory, Row, TableSpec, Tables, Txn,
+    TypedTable, Types, Whole, counted, is_or_are, options,
 };
 
 use crate::loading::{load_in_steps, put};
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 
 options! {
     /// TATP's options.
@@ -216,6 +216,28 @@ impl Tatp {
     }
 
     /// Returns the number to which a call at the given hour is forwarded.
+    /// Declares the rows whose keys the input gives. Where it gives a telephone number, the
+    /// subscriber is found by it.
+    fn declare_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        let of_type = typed_key(input.subscriber, input.type_number);
+        match input.kind {
+            Kind::GetSubscriberData => declaration.row(&self.subscriber, input.subscriber, false),
+            Kind::GetNewDestination => {
+                declaration.row(&self.facility, of_type, false);
+                let starts = (0..=input.start).map(|start| forwarding_key(of_type, start));
+                starts.for_each(|key| declaration.row(&self.forwarding, key, false));
+            }
+            Kind::GetAccessData => declaration.row(&self.access_info, of_type, false),
+            Kind::UpdateSubscriberData => {
+                declaration.row(&self.facility, of_type, true);
+                declaration.row(&self.subscriber, input.subscriber, true);
+            }
+            Kind::UpdateLocation | Kind::InsertCallForwarding | Kind::DeleteCallForwarding => {
+                declaration.row(&self.by_number, number_of(input.subscriber), false);
+            }
+        }
+    }
+
     fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
         tx.piece(FACILITY, |tx| {
@@ -442,12 +464,15 @@ impl Workload for Tatp {
 
     fn declares(options: &TatpOptions) -> Declares {
         // A transaction finds the keys of some of its rows in other rows.
-        Declares { rows: false, partitions: Some(options.partitions as usize) }
+        Declares { rows: DeclaredRows::Known, partitions: Some(options.partitions as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if matches!(input.kind, Kind::GetSubscriberData | Kind::GetNewDestination | Kind::GetAccessData) {
             declaration.read_only();
+        }
+        if declaration.needs() == DeclarationNeeds::Rows {
+            return self.declare_rows(input, declaration);
         }
         declaration.partition((input.subscriber % self.options.partitions) as usize);
     }

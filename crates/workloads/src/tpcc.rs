@@ -48,11 +48,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contend_model::options::Fraction;
 use contend_model::{
-    Abort, Core, Declare, Direction, IndexKind, Inspect, KeyWords, Load, OutOfMemory, TableSpec, Tables, Txn, Types,
-    options,
+    Abort, Core, DeclarationNeeds, Declare, Direction, IndexKind, Inspect, KeyWords, Load, OutOfMemory, TableSpec,
+    Tables, Txn, Types, options,
 };
 
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 use random::Random;
 use schema::{CustomerName, DISTRICTS, NameKey, Schema};
 
@@ -429,8 +429,8 @@ impl<F: Faults> Workload for Tpcc<F> {
     }
 
     fn declares(options: &TpccOptions) -> Declares {
-        // A transaction learns only as it runs which customer, order and lines it accesses.
-        Declares { rows: false, partitions: Some(options.warehouses as usize) }
+        // A transaction may learn only as it runs which customer, order and lines it accesses.
+        Declares { rows: DeclaredRows::Known, partitions: Some(options.warehouses as usize) }
     }
 
     fn types(&self, types: &mut Types) {
@@ -447,10 +447,22 @@ impl<F: Faults> Workload for Tpcc<F> {
         }
     }
 
-    /// A warehouse is a partition. Items belong to no partition, and never change.
+    /// The rows whose keys the input gives. Else the warehouses: each is a partition. Items belong
+    /// to no partition, and never change.
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
         if matches!(input, Input::OrderStatus(_) | Input::StockLevel(_)) {
             declaration.read_only();
+        }
+        if declaration.needs() == DeclarationNeeds::Rows {
+            return match input {
+                Input::NewOrder(input) => self.new_order_rows(input, declaration),
+                Input::Payment(input) => self.payment_rows(input, declaration),
+                Input::OrderStatus(input) => self.order_status_rows(input, declaration),
+                // It looks for its rows.
+                Input::Delivery(_) => {}
+                Input::StockLevel(input) => self.stock_level_rows(input, declaration),
+                Input::LastOrderStatus(input) => self.last_order_status_rows(input, declaration),
+            };
         }
         let mut warehouse = |number: u64| declaration.partition(number as usize - 1);
         match input {

@@ -39,7 +39,7 @@ use contend_model::{
 };
 
 use crate::random::Random;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 use schema::{
     ByTitle, Changed, Edited, LogEntry, Page, RecentChange, Revision, Schema, TEXT_HEADER, User, Watch, WatchKey,
@@ -502,7 +502,7 @@ impl Workload for Wikipedia {
 
     fn declares(_: &WikipediaOptions) -> Declares {
         // A transaction finds the keys of most rows in other rows, and all data is one partition.
-        Declares { rows: false, partitions: Some(1) }
+        Declares { rows: DeclaredRows::None, partitions: Some(1) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {

@@ -64,11 +64,23 @@ impl ThinkTime {
     }
 }
 
+/// The rows that a workload's transactions can declare before they begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeclaredRows {
+    /// None.
+    #[default]
+    None,
+    /// Those that they know beforehand. They learn of others as they run.
+    Known,
+    /// All that they access.
+    All,
+}
+
 /// What a workload's transactions can declare before they begin, by [`Workload::declare`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declares {
-    /// Whether they declare the rows that they access.
-    pub rows: bool,
+    /// The rows that they declare.
+    pub rows: DeclaredRows,
     /// The number of partitions of the data, if they declare the partitions that they access.
     pub partitions: Option<usize>,
 }
@@ -78,9 +90,9 @@ impl Declares {
     pub fn meets(self, needs: DeclarationNeeds) -> bool {
         match needs {
             DeclarationNeeds::Nothing => true,
-            DeclarationNeeds::Rows => self.rows,
+            DeclarationNeeds::Rows => self.rows != DeclaredRows::None,
             DeclarationNeeds::Partitions => self.partitions.is_some(),
-            DeclarationNeeds::RowsOrPartitions => self.rows || self.partitions.is_some(),
+            DeclarationNeeds::RowsOrPartitions => self.rows == DeclaredRows::All || self.partitions.is_some(),
         }
     }
 }

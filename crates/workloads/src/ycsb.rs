@@ -44,7 +44,7 @@ use rand::{RngCore, SeedableRng};
 
 use crate::loading::load_in_steps;
 use crate::sample::Sample;
-use crate::workload::{Checked, Declares, Violation, Workload, WorkloadInfo};
+use crate::workload::{Checked, DeclaredRows, Declares, Violation, Workload, WorkloadInfo};
 use crate::zipf::Zipf;
 
 use row::RowShape;
@@ -634,7 +634,13 @@ impl Workload for Ycsb {
     }
 
     fn declares(options: &YcsbOptions) -> Declares {
-        Declares { rows: options.scan.0 == 0.0, partitions: Some(options.partitions as usize) }
+        let rows = match (options.scan.0, options.insert.0) {
+            (0.0, _) => DeclaredRows::All,
+            // A scan learns its rows as it runs, and an insert makes its own.
+            (scans, inserts) if scans + inserts >= 1.0 => DeclaredRows::None,
+            _ => DeclaredRows::Known,
+        };
+        Declares { rows, partitions: Some(options.partitions as usize) }
     }
 
     fn declare(&self, input: &Input, declaration: &mut impl Declare) {
@@ -646,7 +652,7 @@ impl Workload for Ycsb {
             needs => needs == DeclarationNeeds::Rows,
         };
         if by_rows {
-            for operation in &input.operations {
+            for operation in input.operations.iter().filter(|operation| operation.kind != Kind::Scan) {
                 declaration.row(&self.table, operation.key, operation.kind != Kind::Read);
             }
             input.reads.iter().for_each(|&key| declaration.row(&self.table, key, false));

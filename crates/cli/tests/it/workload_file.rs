@@ -164,7 +164,7 @@ fn mistakes_are_named() {
     refuses(&["workload", "check", "ycsb-a"], &["ycsb-a is a workload of the list"]);
     refuses(&["run", SHOP, "--set", "shop.itms=3"], &["did you mean 'shop.items'?"]);
     refuses(&["run", SHOP, "--set", "shop.theta=1.5"], &["transaction 'buy', line 5", "the skew of zipf is 1.5"]);
-    refuses(&["run", SHOP, "--protocol", "2pl-ordered"], &["the rows", "can't declare"]);
+    refuses(&["run", SHOP, "--protocol", "calvin"], &["the rows or the partitions", "can't declare"]);
     refuses(&["compare", "shopp"], &["unknown workload 'shopp'", "the path of a workload file"]);
     refuses(&["workload", "check", env!("CARGO_MANIFEST_DIR")], &["can't be read"]);
 }

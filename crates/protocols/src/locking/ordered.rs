@@ -3,7 +3,8 @@
 //! **Idea.** A transaction declares the rows that it will touch before it begins. It then locks all
 //! of them, each in the mode it needs, in an order that is the same for all transactions. So it may
 //! wait for each lock, and there is no deadlock to avoid or to detect. This is the upper bound of
-//! locking, for transactions that know their rows.
+//! locking, for transactions that know their rows. One that knows only some of them locks the
+//! others as it meets them.
 //!
 //! **Papers.** The classic remedy against deadlock: J. W. Havender: "Avoiding deadlock in
 //! multitasking systems", IBM Systems Journal 1968. Measured in X. Yu et al.: "Staring into the

@@ -8,6 +8,7 @@ use super::Program;
 use super::loaded::loaded_rows;
 use super::program::{Access, Change, Step};
 use super::schema::{ColumnAt, Table};
+use crate::workload::DeclaredRows;
 
 /// What a transaction does with a table.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -108,7 +109,11 @@ pub(super) fn describe(program: &Program) -> String {
         line(format!("  {} ({:.1} %){read_only}: {}; {keys}", kind.name, share * 100.0, parts.join("; ")));
     }
     line("declared before a transaction begins".into());
-    let rows = if program.declares_rows { "the rows" } else { "no rows" };
+    let rows = match program.declared_rows {
+        DeclaredRows::All => "the rows",
+        DeclaredRows::Known => "the rows that are known",
+        DeclaredRows::None => "no rows",
+    };
     let partitions = program.partitions.as_ref().map_or("no partitions".into(), |of| counted(of.count, "partition"));
     line(format!("  {rows}, {partitions}"));
     conflicts(program, &uses, &mut line);

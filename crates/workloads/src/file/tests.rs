@@ -7,7 +7,7 @@ use contend_protocols::optimistic::silo::Silo;
 
 use super::{FileOptions, FileWorkload, WorkloadFile};
 use crate::run_for_tests::{check, clients, run, world};
-use crate::workload::{Declares, ThinkTime, Workload};
+use crate::workload::{DeclaredRows, Declares, ThinkTime, Workload};
 
 pub(super) const SHOP: &str = include_str!("../../../../workloads/shop.toml");
 const SHIPPED: [(&str, &str); 5] = [
@@ -164,7 +164,7 @@ fn latest_rows_are_loaded_and_then_inserted_ones() {
     // The ten newest rows: after 50 inserts none of them was loaded, and none of them is missing.
     let more = "\n[[invariant]]\nname = \"hit\"\nat_least = [\"select sum(b) from t\", \"20\"]\n";
     let options = options("one.toml", &(with_script(script) + more));
-    assert!(FileWorkload::declares(&options).rows, "the age is drawn, and decides alone");
+    assert_eq!(FileWorkload::declares(&options).rows, DeclaredRows::All, "the age is drawn, and decides alone");
     let checked = run::<Silo, FileWorkload>(&options, 1, 50).expect("rows that are not loaded are hit");
     assert!(!checked.0.contains("warning"), "{}", checked.0);
     // A transaction that cancels itself inserts nothing, so all keys stay loaded ones.
@@ -384,16 +384,19 @@ fn parameters_are_options() {
 #[test]
 fn what_is_known_beforehand_is_declared() {
     let declares = |name: &str, text: &str| FileWorkload::declares(&options(name, text));
-    assert_eq!(declares("ycsb-a.toml", SHIPPED[3].1), Declares { rows: true, partitions: None });
-    assert_eq!(declares("shop.toml", SHOP), Declares::default());
-    assert_eq!(declares("tpcc.toml", SHIPPED[4].1), Declares { rows: false, partitions: Some(1) });
+    assert_eq!(declares("ycsb-a.toml", SHIPPED[3].1), Declares { rows: DeclaredRows::All, partitions: None });
+    let known = DeclaredRows::Known;
+    assert_eq!(declares("shop.toml", SHOP), Declares { rows: known, partitions: None });
+    assert_eq!(declares("tpcc.toml", SHIPPED[4].1), Declares { rows: known, partitions: Some(1) });
     // A branch that depends on a row: both may run, and both rows are declared.
     let both = "select a from t where id = 1 \\gset\n\\if :a > 5\nupdate t set b = 1 where id = 2;\n\\else\nupdate t set b = 1 where id = 3;\n\\endif";
-    assert!(declares("one.toml", &with_script(both)).rows);
+    let rows = |script: &str| declares("one.toml", &with_script(script)).rows;
+    assert_eq!(rows(both), DeclaredRows::All);
     let by_row = "select a from t where id = 1 \\gset\nupdate t set b = 1 where id = :a;";
-    assert!(!declares("one.toml", &with_script(by_row)).rows);
+    assert_eq!(rows(by_row), DeclaredRows::Known);
+    assert_eq!(rows("select sum(b) from t;"), DeclaredRows::None);
     let drawn_in_branch = "select a from t where id = 1 \\gset\n\\if :a > 5\n\\set k random(1, 5)\nupdate t set b = 1 where id = :k;\n\\endif";
-    assert!(!declares("one.toml", &with_script(drawn_in_branch)).rows);
+    assert_eq!(rows(drawn_in_branch), DeclaredRows::None);
     let partitioned = |script: &str| {
         let text = with_script(script).replace("[parameters]", "[partition]\nby = \"x\"\ncount = 4\n[parameters]");
         WorkloadFile::read("one.toml", &text)

@@ -10,7 +10,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Direction, Txn, Whole};
+use contend_model::{Abort, Declare, Direction, Txn, Whole};
 
 use super::order_status::wrong_lines;
 use super::schema::{DISTRICTS, District, Order, OrderLine, Schema, district_key, line_key, order_key};
@@ -40,6 +40,11 @@ impl<F: Faults> Tpcc<F> {
     pub(super) fn draw_last_order_status(&self, client: &mut Client) -> Input {
         let warehouse = self.home(client);
         Input { district: district_key(warehouse, client.random.uniform(1, DISTRICTS)) }
+    }
+
+    /// Declares the district. The other rows depend on it.
+    pub(super) fn last_order_status_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        declaration.row(&self.tables.district, input.district, false);
     }
 
     pub(super) fn last_order_status<T: Txn>(

@@ -1,7 +1,7 @@
 //! New-Order: a customer orders five to fifteen items (clause 2.4).
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Txn};
+use contend_model::{Abort, Declare, Txn};
 
 use super::random::is_original;
 use super::schema::{
@@ -120,6 +120,19 @@ impl<F: Faults> Tpcc<F> {
             input.lines[count - 1].item = self.options.items + 1;
         }
         input
+    }
+
+    /// Declares the rows whose keys the input gives: all but those that it inserts.
+    pub(super) fn new_order_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        let tables = &self.tables;
+        let district = district_key(input.warehouse, input.district);
+        for line in input.lines() {
+            declaration.row(&tables.item, line.item, false);
+            declaration.row(&tables.stock, stock_key(line.warehouse, line.item), true);
+        }
+        declaration.row(&tables.warehouse, input.warehouse, false);
+        declaration.row(&tables.customer, customer_key(district, input.customer), false);
+        declaration.row(&tables.district, district, true);
     }
 
     pub(super) fn new_order<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Direction, Txn, Whole, counted};
+use contend_model::{Abort, Declare, Direction, Txn, Whole, counted};
 
 use super::schema::{
     Customer, DISTRICTS, Nothing, Order, OrderLine, Schema, customer_key, customer_order_key, district_key, line_key,
@@ -42,6 +42,13 @@ impl<F: Faults> Tpcc<F> {
         let warehouse = self.home(client);
         let district = district_key(warehouse, client.random.uniform(1, DISTRICTS));
         Input { district, named_by: self.draw_customer(&mut client.random) }
+    }
+
+    /// Declares the customer, if the input gives the number.
+    pub(super) fn order_status_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        if let NamedBy::Number(number) = input.named_by {
+            declaration.row(&self.tables.customer, customer_key(input.district, number), false);
+        }
     }
 
     pub(super) fn order_status<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

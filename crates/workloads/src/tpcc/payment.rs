@@ -1,7 +1,7 @@
 //! Payment: a customer pays (clause 2.5).
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Txn, Whole};
+use contend_model::{Abort, Declare, Txn, Whole};
 
 use super::schema::{Customer, DISTRICTS, District, History, Schema, Warehouse, customer_key, district_key};
 use super::updates::{NotedBadCredit, Paid};
@@ -99,6 +99,16 @@ impl<F: Faults> Tpcc<F> {
             amount: random.uniform(100, 500_000) as i64,
             date: client.clock,
         }
+    }
+
+    /// Declares the rows whose keys the input gives: the customer's only if it has the number.
+    pub(super) fn payment_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        let tables = &self.tables;
+        if let NamedBy::Number(number) = input.named_by {
+            declaration.row(&tables.customer, customer_key(input.customer_district, number), true);
+        }
+        declaration.row(&tables.district, district_key(input.warehouse, input.district), true);
+        declaration.row(&tables.warehouse, input.warehouse, true);
     }
 
     pub(super) fn payment<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use contend_model::pieces::{Piece, Types};
-use contend_model::{Abort, Direction, Txn};
+use contend_model::{Abort, Declare, Direction, Txn};
 
 use super::schema::{District, OrderLine, Schema, Stock, district_key, line_key, order_key, stock_key};
 use super::{Client, Faults, Scratch, Tpcc};
@@ -39,6 +39,11 @@ impl<F: Faults> Tpcc<F> {
             district: client.stock_level_district,
             threshold: client.random.uniform(10, 20) as i32,
         }
+    }
+
+    /// Declares the district. The other rows depend on it.
+    pub(super) fn stock_level_rows(&self, input: &Input, declaration: &mut impl Declare) {
+        declaration.row(&self.tables.district, district_key(input.warehouse, input.district), false);
     }
 
     pub(super) fn stock_level<T: Txn>(&self, tx: &mut T, client: &mut Client, input: &Input) -> Result<(), Abort> {

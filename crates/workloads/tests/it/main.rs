@@ -2,6 +2,7 @@
 
 mod agree;
 mod pieces;
+mod rows;
 
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The pieces that the workloads declare: no declaration lacks an access, an access that it lacks
-//! is named, and the analysis gives the ranks for which the bodies were written.
+//! is named, and the analysis gives the ranks for which the bodies were written. And the rows that
+//! they declare are those that they touch.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +18,11 @@ use contend_workloads::tatp::Tatp;
 use contend_workloads::tpcc::Tpcc;
 use contend_workloads::tpce::Tpce;
 use contend_workloads::ycsb::Ycsb;
-use contend_workloads::{Workload, WorkloadInfo, WorkloadVisitor, all_workloads, declared_types, with_workload};
+use contend_workloads::{
+    DeclaredRows, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, declared_types, with_workload,
+};
+
+use super::rows::Rows;
 
 /// A list of options, each with its value.
 type Settings = &'static [(&'static str, &'static str)];
@@ -27,6 +32,7 @@ struct World<W> {
     engine: Arc<Engine<Silo, Native>>,
     workload: W,
     types: Option<TypeSet>,
+    rows: DeclaredRows,
 }
 
 impl<W: Workload> World<W> {
@@ -38,14 +44,14 @@ impl<W: Workload> World<W> {
         }
         let options = W::for_verification(&options);
         W::validate(&options, IndexKind::Ordered).unwrap_or_else(|error| panic!("{error}"));
-        let engine =
-            Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), EngineConfig::default());
+        let config = EngineConfig { history: true, ..EngineConfig::default() };
+        let engine = Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), config);
         let workload = W::create(&options, IndexKind::Ordered, &engine);
         let mut loader = engine.loader().expect("a free slot");
         workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
         let types = declared_types(&workload, engine.declared_tables()).expect("valid declarations");
         drop(loader);
-        World { engine, workload, types }
+        World { engine, workload, types, rows: W::declares(&options).rows }
     }
 
     fn types(&self) -> TypeSet {
@@ -60,8 +66,12 @@ impl<W: Workload> World<W> {
         let mut worker = self.engine.worker().expect("a free slot");
         let (mut client, mut input) = (self.workload.client(0, 1, 3), W::Input::default());
         let mut kinds = vec![0; self.workload.kinds().len()];
+        let mut rows = 0;
         for _ in 0..transactions {
             self.workload.next(&mut (), &mut client, &mut input);
+            let mut declared = Rows::default();
+            self.workload.declare(&input, &mut declared);
+            rows += declared.count();
             let kind = self.workload.kind(&input);
             let outcome = worker.run(|tx| {
                 let mut tx = Checked::new(tx, &mut checker, kind);
@@ -71,12 +81,16 @@ impl<W: Workload> World<W> {
                 assert_eq!(outcome.expect_err("a violation aborts").reason, AbortReason::Undeclared);
                 return Err(violation);
             }
+            for done in worker.take_history() {
+                assert_eq!(declared.fault(&done.operations), None, "a {}", self.workload.kinds()[kind]);
+            }
             match outcome {
                 Ok(()) => self.workload.committed(&mut client, &input),
                 Err(abort) => assert_eq!(abort.reason, AbortReason::User, "one thread has no conflicts"),
             }
             kinds[kind] += 1;
         }
+        assert!(rows > 0 || self.rows == DeclaredRows::None, "no row is declared by {kinds:?}");
         Ok(kinds)
     }
 }
@@ -172,7 +186,7 @@ fn kinds_that_need_other_options_are_declared_too() {
         let mut loader = engine.loader().expect("a free slot");
         workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
         let types = declared_types(&workload, engine.declared_tables()).expect("valid declarations");
-        let world = World { engine: engine.clone(), workload, types };
+        let world = World { engine: engine.clone(), workload, types, rows: DeclaredRows::All };
         let kinds = world.run(world.types(), 3000).unwrap_or_else(|violation| panic!("{violation}"));
         assert!(kinds.iter().all(|count| *count > 0), "{kinds:?}");
         let cancels = |of: usize| world.types().types[of].pieces[0].cancels;
