@@ -150,8 +150,12 @@ fn nested_occ_keeps_what_its_pieces_have_read() {
 
 #[test]
 fn chopped_transactions_are_serializable() {
-    const OVER: [&[(&str, &str)]; 3] =
-        [&[], &[("chopping.over", "2pl-waitdie")], &[("chopping.over", "2pl-woundwait")]];
+    const OVER: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("chopping.over", "2pl-waitdie")],
+        &[("chopping.over", "2pl-woundwait")],
+        &[("chopping.over", "2pl-ordered")],
+    ];
     nothing_wrong_with_pieces("chopping", &OVER);
 }
 

@@ -267,6 +267,7 @@ const SOON: &[(&str, &str)] = &[("datm.timeout_ns", "5000")];
 const PATIENT_ROUNDS: &[(&str, &str)] = &[("rounds.patience_us", "0")];
 const OVER_WAIT_DIE: &[(&str, &str)] = &[("chopping.over", "2pl-waitdie")];
 const OVER_WOUND_WAIT: &[(&str, &str)] = &[("chopping.over", "2pl-woundwait")];
+const OVER_ORDERED: &[(&str, &str)] = &[("chopping.over", "2pl-ordered")];
 const NWR: &[(&str, &str)] = &[("cu", "on"), ("versions.nwr", "on")];
 
 include!("../../../protocols/tests/conformance/mutants/list.rs");

@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn before_the_first_commit_a_transaction_aborts_as_a_whole() {
-        for over in [Over::Silo, Over::WaitDie, Over::WoundWait] {
+        for over in [Over::Silo, Over::WaitDie, Over::WoundWait, Over::Ordered] {
             let World { sums, mut one, .. } = world(over);
             let cancelled: Result<(), Abort> = one.run_declared(
                 |declaration| declaration.kind(BOTH),
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn behind_a_committed_part_a_transaction_must_not_cancel() {
-        for over in [Over::Silo, Over::WaitDie, Over::WoundWait] {
+        for over in [Over::Silo, Over::WaitDie, Over::WoundWait, Over::Ordered] {
             let World { sums, mut one, .. } = world(over);
             let cancelled: Result<(), Abort> = one.run_declared(
                 |declaration| declaration.kind(BOTH),
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn without_a_type_a_transaction_is_one_of_the_inner_protocol() {
-        for over in [Over::Silo, Over::WaitDie, Over::WoundWait] {
+        for over in [Over::Silo, Over::WaitDie, Over::WoundWait, Over::Ordered] {
             let protocol = <Protocol as NamedProtocol<Native>>::new(ChoppingOptions { over });
             let engine = Engine::new(protocol, EngineConfig::default());
             let rows: Rows = engine.create_table(&TableSpec::of_bytes("rows", IndexKind::Hash, 8, 16));

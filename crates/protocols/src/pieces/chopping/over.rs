@@ -9,6 +9,7 @@ use contend_engine::{
 };
 use contend_machine::Machine;
 
+use crate::locking::ordered::Ordered;
 use crate::locking::wait_die::WaitDie;
 use crate::locking::wound_wait::WoundWait;
 use crate::optimistic::silo::Silo;
@@ -22,9 +23,17 @@ pub enum Over {
     WaitDie,
     /// Two-phase locking by wound-wait.
     WoundWait,
+    /// Two-phase locking that waits for locks in the order of their addresses. A part declares no
+    /// rows: it takes each lock when it needs it, and one out of the order only if it is free.
+    Ordered,
 }
 
-option_choices!(Over { Silo => "silo", WaitDie => "2pl-waitdie", WoundWait => "2pl-woundwait" });
+option_choices!(Over {
+    Silo => "silo",
+    WaitDie => "2pl-waitdie",
+    WoundWait => "2pl-woundwait",
+    Ordered => "2pl-ordered",
+});
 
 /// The chosen protocol, with its default options.
 #[derive(Debug)]
@@ -32,6 +41,7 @@ pub(super) enum Inner<M: Machine> {
     Silo(Silo),
     WaitDie(WaitDie<M>),
     WoundWait(WoundWait<M>),
+    Ordered(Ordered),
 }
 
 /// The chosen protocol's state of a worker.
@@ -39,6 +49,7 @@ pub(super) enum InnerWorker<M: Machine> {
     Silo(<Silo as Protocol<M>>::WorkerState),
     WaitDie(<WaitDie<M> as Protocol<M>>::WorkerState),
     WoundWait(<WoundWait<M> as Protocol<M>>::WorkerState),
+    Ordered(<Ordered as Protocol<M>>::WorkerState),
 }
 
 impl<M: Machine> std::fmt::Debug for InnerWorker<M> {
@@ -56,6 +67,7 @@ impl<M: Machine> Inner<M> {
             Over::Silo => Inner::Silo(made::<M, _>()),
             Over::WaitDie => Inner::WaitDie(made::<M, _>()),
             Over::WoundWait => Inner::WoundWait(made::<M, _>()),
+            Over::Ordered => Inner::Ordered(made::<M, _>()),
         }
     }
 }
@@ -67,6 +79,7 @@ macro_rules! ask {
             Inner::Silo(chosen) => <Silo as Protocol<M>>::$method(chosen, $($argument),*),
             Inner::WaitDie(chosen) => <WaitDie<M> as Protocol<M>>::$method(chosen, $($argument),*),
             Inner::WoundWait(chosen) => <WoundWait<M> as Protocol<M>>::$method(chosen, $($argument),*),
+            Inner::Ordered(chosen) => <Ordered as Protocol<M>>::$method(chosen, $($argument),*),
         }
     };
 }
@@ -78,6 +91,7 @@ macro_rules! run {
             (Inner::Silo(chosen), InnerWorker::Silo(local)) => chosen.$method($cx, local $(, $argument)*),
             (Inner::WaitDie(chosen), InnerWorker::WaitDie(local)) => chosen.$method($cx, local $(, $argument)*),
             (Inner::WoundWait(chosen), InnerWorker::WoundWait(local)) => chosen.$method($cx, local $(, $argument)*),
+            (Inner::Ordered(chosen), InnerWorker::Ordered(local)) => chosen.$method($cx, local $(, $argument)*),
             _ => unreachable!("the state of a worker is that of the chosen protocol"),
         }
     };
@@ -111,6 +125,9 @@ impl<M: Machine> Protocol<M> for Inner<M> {
             Inner::Silo(silo) => InnerWorker::Silo(silo.new_worker_state(worker)),
             Inner::WaitDie(wait_die) => InnerWorker::WaitDie(wait_die.new_worker_state(worker)),
             Inner::WoundWait(wound_wait) => InnerWorker::WoundWait(wound_wait.new_worker_state(worker)),
+            Inner::Ordered(ordered) => {
+                InnerWorker::Ordered(<Ordered as Protocol<M>>::new_worker_state(ordered, worker))
+            }
         }
     }
 

@@ -249,6 +249,7 @@ mutants! {
         found leave_sc_cycle, "litmus-pieces-cross";
         found leave_sc_cycle, "litmus-pieces-pair", OVER_WAIT_DIE;
         found leave_sc_cycle, "litmus-pieces-pair", OVER_WOUND_WAIT;
+        found leave_sc_cycle, "litmus-pieces-pair", OVER_ORDERED;
         found forget_gaps, "litmus-absent";
     }
     HStore<Machine, Broken>, faults hstore::FAULTS, queue::FAULTS, locking::FAULTS {
