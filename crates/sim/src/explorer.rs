@@ -511,7 +511,10 @@ mod tests {
             });
             let (execution, seen) = between.expect("it comes between two loads");
             let again = run(&mut explorer, &mut Replay::new(execution.schedule.clone()));
-            assert_eq!((again.0.trace, again.1), (execution.trace, seen));
+            // Each run has a word of its own, at any address.
+            let steps =
+                |of: &Execution| of.trace.iter().map(|step| (step.core, step.kind, step.name)).collect::<Vec<_>>();
+            assert_eq!((steps(&again.0), again.1), (steps(&execution), seen));
             let mut nothing = Replay::new(Schedule::default());
             assert_eq!(run(&mut explorer, &mut nothing).1, 0, "nobody has to let it go on");
         }
