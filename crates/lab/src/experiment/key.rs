@@ -164,6 +164,7 @@ protocol = "silo"
         for (from, to) in [
             ("abyss:4", "abyss:5"),
             ("abyss:4", "xeon-8176x4:4"),
+            ("[[axis]]", "[run.set]\n\"chip.work\" = \"2\"\n[[axis]]"),
             ("values = [0.5]", "values = [0.6]"),
             ("protocol = \"silo\"", "protocol = \"tictoc\""),
             ("[[axis]]", "seed = 43\n[[axis]]"),
