@@ -391,11 +391,11 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         Ok(())
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
+    fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K], columns: Projection<'_>, writes: bool) {
         if let Ok(table) = self.admit(table) {
-            M::enter(WRITE_INDEX);
-            table.find_many(keys, Projection::of_groups(groups), |_, record| {
-                if let Some(record) = record {
+            M::enter(if writes { WRITE_INDEX } else { READ_INDEX });
+            table.find_many(keys, columns, |_, record| {
+                if let Some(record) = record.filter(|_| writes) {
                     record.prefetch_to_write();
                 }
             });

@@ -183,10 +183,11 @@ pub trait RawTxn {
         Ok(())
     }
 
-    /// Announces that these groups of the rows under these keys will be written soon, so that their
-    /// cache misses overlap. A hint: nothing is read, locked or observed.
-    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
-        let _ = (table, keys, groups);
+    /// Announces that these columns of the rows under these keys will be read or, if `writes` is
+    /// set, written soon, so that their cache misses overlap. A hint: nothing is read, locked or
+    /// observed. To announce a write of what is only read takes the rows from other cores in vain.
+    fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K], columns: Projection<'_>, writes: bool) {
+        let _ = (table, keys, columns, writes);
     }
 
     /// Leaves the transaction open for this many microseconds. Its core is free for other work in
@@ -617,8 +618,8 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
         self.next().insert_rows(table, keys, visit)
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
-        self.inner.announce_writes(table, keys, groups);
+    fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K], columns: Projection<'_>, writes: bool) {
+        self.inner.announce(table, keys, columns, writes);
     }
 
     fn idle(&mut self, microseconds: u64) {

@@ -70,7 +70,7 @@ fn transaction(worker: &mut Worker<Erased<Native>, Native>, (rows, index): (&Tab
     worker
         .run(|tx| {
             tx.read_rows(rows, &keys, Projection::WHOLE, |_, row| assert!(row.is_some()))?;
-            tx.announce_writes(rows, &keys[..20], Groups::ALL);
+            tx.announce(rows, &keys[..20], Projection::WHOLE, true);
             for i in 0..20 {
                 tx.write_row(rows, key(i), Groups::ALL)?.expect("it is there").fill(number);
                 tx.modify_row(rows, key(i + 20), Groups::ALL)?.expect("it is there")[0] += 1;

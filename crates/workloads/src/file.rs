@@ -210,8 +210,8 @@ struct Kind {
     name: &'static str,
     read_only: bool,
     code: Code,
-    /// The groups of each table that the transaction touches.
-    groups: Vec<Groups>,
+    /// The groups of each table that the transaction touches, and whether it writes any.
+    touched: Vec<(Groups, bool)>,
     /// Whether keys or partitions are known before the transaction begins.
     foresees: bool,
     /// Whether the known keys are many, so that it is worth finding them to look them up together.
@@ -274,7 +274,7 @@ impl Program {
             Some(*total)
         });
         let weights = weights.collect();
-        let declared_rows = declared_rows_of(&kinds);
+        let declared_rows = declared_rows_of(source, &kinds);
         let names: Vec<&'static str> = kinds.iter().map(|kind| kind.name).collect();
         let ordered = ordered_of(&tables, &kinds, &invariants);
         Ok(Program {
@@ -294,16 +294,24 @@ impl Program {
 }
 
 /// Returns which rows transactions of these types know beforehand.
-fn declared_rows_of(kinds: &[Kind]) -> DeclaredRows {
+fn declared_rows_of(source: &Source, kinds: &[Kind]) -> DeclaredRows {
     let knows_all = |kind: &Kind| {
         let is_known =
             |access: &program::Access| access.names_row && access.indexes.is_empty() && access.aggregates.is_empty();
         kind.code.foreseeable && kind.code.accesses.iter().all(is_known)
     };
-    let knows_some = |kind: &Kind| kind.foresees && kind.code.accesses.iter().any(|access| access.names_row);
+    // A row that is going to be inserted is not there to be declared.
+    let knows_some = |Kind { code, foresees, .. }: &Kind| {
+        let is_known = |step: &program::Step| {
+            let access = step.access().filter(|_| !matches!(step, program::Step::Insert { .. }));
+            access.is_some_and(|access| code.accesses[access as usize].names_row)
+        };
+        *foresees && code.steps.iter().any(is_known)
+    };
+    let mut that_run = kinds.iter().zip(&source.transactions).filter(|(_, of)| of.weight > 0.0);
     if kinds.iter().all(knows_all) {
         DeclaredRows::All
-    } else if kinds.iter().any(knows_some) {
+    } else if that_run.any(|(kind, _)| knows_some(kind)) {
         DeclaredRows::Known
     } else {
         DeclaredRows::None
@@ -340,12 +348,12 @@ fn kind_of(
         |access: &program::Access| access.known && access.key.len() == tables[access.table as usize].key.len();
     let foresees = code.foreseeable && (source.partition.is_some() || code.accesses.iter().any(is_known));
     let looks_up_many = code.foreseeable && code.known_lookups(is_known) >= MANY_LOOKUPS;
-    let mut groups = vec![Groups::NONE; tables.len()];
+    let mut touched = vec![(Groups::NONE, false); tables.len()];
     for access in &code.accesses {
-        let of_table = &mut groups[access.table as usize];
-        *of_table = of_table.union(access.groups);
+        let (groups, writes) = &mut touched[access.table as usize];
+        (*groups, *writes) = (groups.union(access.groups), *writes || !access.reads);
     }
-    Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, groups, foresees, looks_up_many })
+    Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, touched, foresees, looks_up_many })
 }
 
 /// Makes the inserts into the tables of which a script draws the newest rows remember them.
@@ -666,6 +674,8 @@ impl Workload for FileWorkload {
             client.memory.foresee(&kind.code, partitions.as_ref(), input);
             client.memory.uniques = 0;
         } else {
+            // What an earlier transaction has left is not this one's.
+            input.partitions.clear();
             client.memory.draw_first(&kind.code, input);
         }
     }
@@ -694,7 +704,7 @@ impl Workload for FileWorkload {
             declaration.read_only();
         }
         let by_rows = match declaration.needs() {
-            // What an earlier transaction has left is not this one's.
+            // Otherwise the keys are those of an earlier transaction.
             DeclarationNeeds::Rows => input.is_foreseen,
             DeclarationNeeds::RowsOrPartitions => self.program.declared_rows == DeclaredRows::All,
             DeclarationNeeds::Nothing | DeclarationNeeds::Partitions => false,
@@ -731,7 +741,7 @@ impl Workload for FileWorkload {
         let Program { kinds, tables, .. } = &self.program;
         let kind = &kinds[input.kind];
         if input.is_foreseen && (kind.code.batch.is_none() || tx.uses_pieces()) {
-            announce(tx, &self.handles, &input.keys, &kind.groups);
+            announce(tx, &self.handles, &input.keys, &kind.touched);
         }
         let tables = interpret::Tables { shapes: tables, handles: &self.handles };
         client.memory.run(tx, &kind.code, &tables, input, self.uses_pieces)

@@ -360,7 +360,7 @@ impl Wikipedia {
         // The lines of some rows are fetched before the first of them is written.
         const AHEAD: usize = 16;
         keys.chunks(AHEAD).try_fold(true, |found, keys| {
-            tx.announce_writes(&self.tables.watch, keys, Groups::FIRST);
+            tx.announce(&self.tables.watch, keys, Projection::of_groups(Groups::FIRST), true);
             keys.iter().try_fold(found, |found, &key| Ok(found & tx.update(&self.tables.watch, key, notified)?))
         })
     }

@@ -37,7 +37,8 @@ use contend_model::pieces::{Mode, Piece, PieceBuilder};
 use contend_model::random::{below, mix};
 use contend_model::{
     Abort, AddToWord, Core, DeclarationNeeds, Declare, Direction, GROUPS_MAX, Groups, IndexKind, Inspect, Load,
-    OutOfMemory, Projection, RowUpdate, Span, Table, TableSpec, Tables, Txn, Types, option_choices, options,
+    OutOfMemory, Projection, ReadOrWritten, RowUpdate, Span, Table, TableSpec, Tables, Txn, Types, option_choices,
+    options,
 };
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -97,8 +98,9 @@ options! {
         /// The key of a record: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
         /// Whether a transaction looks its keys up in batches, as it knows them all beforehand: it
-        /// announces its writes, then makes all its point reads at once, then the other operations.
-        /// Otherwise it goes from one operation to the next, as in systems without such calls.
+        /// makes all its point reads and blind writes at once, then the other operations. It
+        /// announces writes that are not blind. Otherwise it goes from one operation to the next,
+        /// as in systems without such calls.
         "ycsb.batch" batch: bool = true, in ();
         /// Partitions of the records, by their numbers. A thread's transactions choose records of
         /// one partition, assigned to the threads in turn.
@@ -189,8 +191,12 @@ pub struct Input {
     operations: Vec<Operation>,
     /// The keys of the point reads, with `ycsb.batch` only.
     reads: Vec<u64>,
-    /// The keys of the writes, with `ycsb.batch` only.
+    /// The keys of the writes that are not blind, with `ycsb.batch` only.
     writes: Vec<u64>,
+    /// The keys of all point reads and blind writes, if there are blind writes, and beside each
+    /// whether it is a write; with `ycsb.batch` only.
+    points: Vec<u64>,
+    are_writes: Vec<bool>,
     read_only: bool,
     /// Whether the transaction stays open for long: `ycsb.long_us`.
     is_long: bool,
@@ -229,6 +235,8 @@ pub struct Ycsb {
     insert_below: u64,
     /// Another draw of 32 random bits, below this, is a read.
     read_below: u64,
+    /// Whether point reads and blind writes are made at once.
+    mixes: bool,
     /// The fields of the loaded records whose writes the clients remember.
     tracked: Sample,
     /// The words of each field.
@@ -371,9 +379,17 @@ impl Ycsb {
         let (field, first) = (input.field, self.spans[input.field].first as usize);
         let (groups, columns) = (self.groups(field), self.columns(field));
         if !input.writes.is_empty() {
-            tx.announce_writes(&self.table, &input.writes, groups);
+            tx.announce(&self.table, &input.writes, Projection::of_groups(groups), true);
         }
-        if !input.reads.is_empty() {
+        // The usual case of few writes: there is none.
+        if input.points.len() > input.reads.len() {
+            let points = (&input.points[..], &input.are_writes[..]);
+            tx.read_or_write_rows(&self.table, points, columns, groups, |position, row| match row {
+                ReadOrWritten::Read(Some(row)) => sink ^= row[first],
+                ReadOrWritten::Written(Some(row)) => self.shape.fill(row, field, input.points[position], input.tag, 0),
+                ReadOrWritten::Read(None) | ReadOrWritten::Written(None) => surprises += 1,
+            })?;
+        } else if !input.reads.is_empty() {
             tx.read_rows(&self.table, &input.reads, columns, |_, row| match row {
                 Some(row) => sink ^= row[first],
                 None => surprises += 1,
@@ -402,6 +418,8 @@ impl Ycsb {
                     }
                     None => surprises += 1,
                 },
+                // It was among the points.
+                Kind::Write if self.mixes => {}
                 Kind::Write => match tx.write_row(&self.table, key, groups)? {
                     Some(row) => self.shape.fill(row, field, key, input.tag, 0),
                     None => surprises += 1,
@@ -514,6 +532,7 @@ impl Workload for Ycsb {
             scan_below: threshold(options.scan.0),
             insert_below: threshold(options.scan.0 + options.insert.0),
             read_below: threshold(options.read.0),
+            mixes: options.batch && !options.update && !options.rmw && options.read.0 < 1.0,
             tracked: Sample::new(options.records * options.fields as u64),
             options: options.clone(),
         }
@@ -577,11 +596,15 @@ impl Workload for Ycsb {
         input.operations.clear();
         input.reads.clear();
         input.writes.clear();
+        input.points.clear();
+        input.are_writes.clear();
         // Reserve the most that any transaction can need, so that no later draw allocates.
         input.operations.reserve(self.options.ops);
         if self.options.batch {
             input.reads.reserve(self.options.ops);
             input.writes.reserve(self.options.ops);
+            input.points.reserve(self.options.ops);
+            input.are_writes.reserve(self.options.ops);
         }
         input.read_only = true;
         input.is_long = self.options.long_us > 0 && client.worker == 0;
@@ -618,12 +641,17 @@ impl Workload for Ycsb {
             };
             let key = self.key(record);
             input.read_only &= matches!(kind, Kind::Read | Kind::Scan);
-            if self.options.batch && kind == Kind::Read {
-                input.reads.push(key);
-                continue;
-            }
-            if self.options.batch && kind == Kind::Write {
-                input.writes.push(key);
+            if self.options.batch && matches!(kind, Kind::Read | Kind::Write) {
+                if self.mixes {
+                    input.points.push(key);
+                    input.are_writes.push(kind == Kind::Write);
+                } else if kind == Kind::Write {
+                    input.writes.push(key);
+                }
+                if kind == Kind::Read {
+                    input.reads.push(key);
+                    continue;
+                }
             }
             input.operations.push(Operation { kind, length, record, key });
         }

@@ -294,8 +294,8 @@ impl<T: RawTxn> RawTxn for Checked<'_, T> {
         self.inner.insert_rows(table, keys, visit)
     }
 
-    fn announce_writes<K: Key>(&mut self, table: &Table<K>, keys: &[K], groups: Groups) {
-        self.inner.announce_writes(table, keys, groups);
+    fn announce<K: Key>(&mut self, table: &Table<K>, keys: &[K], columns: Projection<'_>, writes: bool) {
+        self.inner.announce(table, keys, columns, writes);
     }
 
     fn idle(&mut self, microseconds: u64) {

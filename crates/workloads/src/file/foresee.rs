@@ -213,14 +213,15 @@ impl Memory {
 
 /// Announces the known keys of a transaction, so that their cache misses overlap.
 #[inline]
-pub(super) fn announce<T: Txn>(tx: &mut T, handles: &[Handle], keys: &[KnownKeys], groups: &[Groups]) {
-    for ((handle, keys), groups) in handles.iter().zip(keys).zip(groups) {
+pub(super) fn announce<T: Txn>(tx: &mut T, handles: &[Handle], keys: &[KnownKeys], touched: &[(Groups, bool)]) {
+    for ((handle, keys), &(groups, writes)) in handles.iter().zip(keys).zip(touched) {
+        let columns = Projection::of_groups(groups);
         match (handle, keys) {
             (Handle::Narrow(table), KnownKeys::Narrow(known)) if known.keys.len() > 1 => {
-                tx.announce_writes(table, &known.keys, *groups)
+                tx.announce(table, &known.keys, columns, writes)
             }
             (Handle::Wide(table), KnownKeys::Wide(known)) if known.keys.len() > 1 => {
-                tx.announce_writes(table, &known.keys, *groups)
+                tx.announce(table, &known.keys, columns, writes)
             }
             _ => {}
         }

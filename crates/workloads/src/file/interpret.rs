@@ -188,8 +188,10 @@ pub(super) struct Memory {
     pub(super) recent: Vec<Recent>,
     /// The rows that this try has inserted, where [`Memory::recent`] takes them.
     pub(super) inserted: Vec<(u16, i64)>,
-    /// Keys that a scan of an index has found.
+    /// Keys that a scan of an index has found, and the same as keys of the table.
     pub(super) found: Vec<KeyWords>,
+    narrow: Vec<u64>,
+    wide: Vec<Wide>,
     pub(super) changes: WordChanges,
     pub(super) draws: Draws,
     /// The draws of the transaction, if they could be made before it began.
@@ -223,6 +225,8 @@ impl Memory {
             recent: Vec::new(),
             inserted: Vec::new(),
             found: Vec::new(),
+            narrow: Vec::new(),
+            wide: Vec::new(),
             changes: WordChanges::default(),
             draws: Draws::Repeated(0),
             noted: Vec::new(),
@@ -423,6 +427,9 @@ pub(super) trait PackedKey: Key {
     /// Returns the key of an access, or `None` if a value does not fit its part. Parts that the
     /// access does not name are 0.
     fn packed(access: &Access, frame: &Frame) -> Option<Self>;
+
+    /// Returns the worker's memory for many keys.
+    fn scratch(memory: &mut Memory) -> &mut Vec<Self>;
 }
 
 impl PackedKey for u64 {
@@ -432,6 +439,10 @@ impl PackedKey for u64 {
             [part] => part.value(frame).map(|value| value << part.shift),
             parts => packed_parts(parts, frame),
         }
+    }
+
+    fn scratch(memory: &mut Memory) -> &mut Vec<u64> {
+        &mut memory.narrow
     }
 }
 
@@ -453,6 +464,10 @@ impl PackedKey for Wide {
             words[part.word as usize] |= part.value(frame)? << part.shift;
         }
         Some(Wide::from_words(words))
+    }
+
+    fn scratch(memory: &mut Memory) -> &mut Vec<Wide> {
+        &mut memory.wide
     }
 }
 

@@ -353,23 +353,39 @@ impl Memory {
                 ControlFlow::Continue(())
             })?;
         });
-        let mut found = 0;
-        for number in 0..self.found.len() {
-            let key = self.found[number];
-            if is_in_index(access) {
+        if is_in_index(access) {
+            for number in 0..self.found.len() {
+                let key = self.found[number];
                 visit(self, access, &[], &|| key, &own.shape.parts);
-                found += 1;
-                continue;
             }
-            with_table!(tables.handles[access.table as usize], table => {
-                let columns = access.columns();
-                if let Some(row) = tx.read_row(&table, Key::from_words(key), columns)? {
-                    visit(self, access, row, &|| key, &own.shape.parts);
-                    found += 1;
-                }
-            });
+            return Ok(self.found.len() as i64);
         }
-        Ok(found)
+        with_table!(tables.handles[access.table as usize], table => {
+            self.visit_found(tx, access, &table, |memory, row, key| visit(memory, access, row, key, &own.shape.parts))
+        })
+    }
+
+    /// Visits the rows whose keys an index has given. They are looked up together. Returns how many
+    /// there were.
+    fn visit_found<T: Txn, K: PackedKey>(
+        &mut self,
+        tx: &mut T,
+        access: &Access,
+        table: &Table<K>,
+        mut visit: impl FnMut(&mut Memory, &[u64], &dyn Fn() -> KeyWords),
+    ) -> Result<i64, Abort> {
+        let mut keys = std::mem::take(K::scratch(self));
+        keys.clear();
+        keys.extend(self.found.iter().map(|&key| K::from_words(key)));
+        let mut found = 0;
+        let read = tx.read_rows(table, &keys, access.columns(), |position, row| {
+            if let Some(row) = row {
+                visit(self, row, &|| keys[position].to_words());
+                found += 1;
+            }
+        });
+        *K::scratch(self) = keys;
+        read.map(|()| found)
     }
 
     /// Returns the smallest and the largest key of a range, or `None` if it is empty.

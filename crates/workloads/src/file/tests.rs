@@ -1,7 +1,8 @@
 //! Workload files, tried as their writers would.
 
 use contend_machine::Native;
-use contend_model::{IndexKind, Options};
+use contend_model::{DeclarationNeeds, Declare, IndexKind, Key, Options, Table};
+use contend_protocols::locking::ordered::Ordered;
 use contend_protocols::multiversion::hekaton::Hekaton;
 use contend_protocols::optimistic::silo::Silo;
 
@@ -395,6 +396,7 @@ fn what_is_known_beforehand_is_declared() {
     let by_row = "select a from t where id = 1 \\gset\nupdate t set b = 1 where id = :a;";
     assert_eq!(rows(by_row), DeclaredRows::Known);
     assert_eq!(rows("select sum(b) from t;"), DeclaredRows::None);
+    assert_eq!(rows("select sum(b) from t;\ninsert into t (id) values (unique());"), DeclaredRows::None);
     let drawn_in_branch = "select a from t where id = 1 \\gset\n\\if :a > 5\n\\set k random(1, 5)\nupdate t set b = 1 where id = :k;\n\\endif";
     assert_eq!(rows(drawn_in_branch), DeclaredRows::None);
     let partitioned = |script: &str| {
@@ -408,6 +410,48 @@ fn what_is_known_beforehand_is_declared() {
     assert!(partitioned("select y from u where a = 5;").expect_err("in each").contains("the partition of u"));
     assert!(partitioned("update t set b = 1 where id = 2;").expect_err("not partitioned").contains("partition of t"));
     assert!(partitioned("select a from t where id = 1 \\gset\nselect a from u where x = :a and y = 1;").is_err());
+}
+
+/// The keys that a transaction declares.
+#[derive(Debug, Default)]
+struct Keys(Vec<u64>);
+
+impl Declare for Keys {
+    fn needs(&self) -> DeclarationNeeds {
+        DeclarationNeeds::Rows
+    }
+
+    fn kind(&mut self, _: usize) {}
+
+    fn read_only(&mut self) {}
+
+    fn row<K: Key>(&mut self, _: &Table<K>, key: K, _: bool) {
+        self.0.push(key.to_words()[0]);
+    }
+
+    fn partition(&mut self, _: usize) {}
+}
+
+/// A type that knows its row, and one whose draws depend on a row, share an input.
+#[test]
+fn a_type_that_knows_no_row_declares_none() {
+    let knows = with_script("update t set b = 1 where id = 7;");
+    let draws = "select a from t where id = 1 \\gset\n\\if :a > 5\n\\set k random(1, 5)\nupdate t set b = 1 where id = :k;\n\\endif";
+    let other = with_script(draws).replace("only", "other");
+    let options = options("one.toml", &(knows + &other[other.find("[[transaction]]").expect("a transaction")..]));
+    assert_eq!(FileWorkload::declares(&options).rows, DeclaredRows::Known);
+    let (_, workload) = world::<Ordered, FileWorkload>(&options);
+    let (mut client, mut input) = (workload.client(0, 1, 1), Default::default());
+    let mut counts = [0; 2];
+    for _ in 0..100 {
+        workload.next(&mut (), &mut client, &mut input);
+        let mut keys = Keys::default();
+        workload.declare(&input, &mut keys);
+        let kind = workload.kind(&input);
+        assert_eq!(keys.0, if kind == 0 { vec![7] } else { vec![] });
+        counts[kind] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
 
 #[test]
