@@ -15,6 +15,11 @@ use crate::layout::TableCore;
 use crate::record::{Cell, Cells, Record};
 use crate::table::StoredTable;
 
+/// The instructions to copy a row before rows are sorted, and to compare two of them, which a
+/// simulated core doesn't see otherwise.
+const COPY_INSTRUCTIONS: u32 = 8;
+const COMPARE_INSTRUCTIONS: u32 = 6;
+
 /// A row that a transaction has declared.
 #[derive(Clone, Copy, Debug)]
 pub struct DeclaredRow<M: Machine> {
@@ -344,6 +349,9 @@ impl<M: Machine> Declaration<M> {
 
     /// Returns the declared rows in the order of their addresses, each once.
     pub fn sorted_rows(&mut self) -> &[DeclaredRow<M>] {
+        let rows = self.rows.len() as u32;
+        // Each row takes part in as many comparisons as the number of rows has bits.
+        M::work(rows * (COPY_INSTRUCTIONS + COMPARE_INSTRUCTIONS * (u32::BITS - rows.leading_zeros())));
         self.sorted.clone_from(&self.rows);
         // A row that is declared twice counts as written if one of the two may write it: written
         // rows come first, and the first of equal rows stays.

@@ -27,7 +27,7 @@ impl DeclarationNeeds {
     pub fn describe(self) -> &'static str {
         match self {
             DeclarationNeeds::Nothing => "nothing",
-            DeclarationNeeds::Rows => "the rows that a transaction will touch",
+            DeclarationNeeds::Rows => "some of the rows that a transaction will touch",
             DeclarationNeeds::Partitions => "the partitions that a transaction will touch",
             DeclarationNeeds::RowsOrPartitions => "the rows or the partitions that a transaction will touch",
         }

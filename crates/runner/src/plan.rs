@@ -742,7 +742,7 @@ mod tests {
                     c.workload = "wikipedia".into();
                     c.protocols = vec!["silo".into(), "2pl-ordered".into()];
                 },
-                &["2pl-ordered", "the rows", "wikipedia", "bank", "tpcc"],
+                &["2pl-ordered", "some of the rows", "wikipedia", "bank", "tpcc"],
             ),
             (|c| set(c, "ycsb.partitions", "2M"), &["ycsb.partitions", "from 1"]),
             (|c| set(c, "ycsb.multi_partition", "0.5"), &["ycsb.partitions is 1"]),

@@ -215,7 +215,6 @@ impl Tatp {
         tx.piece(BY_NUMBER, |tx| tx.read(&self.by_number, number, ByNumber::SUBSCRIBER))
     }
 
-    /// Returns the number to which a call at the given hour is forwarded.
     /// Declares the rows whose keys the input gives. Where it gives a telephone number, the
     /// subscriber is found by it.
     fn declare_rows(&self, input: &Input, declaration: &mut impl Declare) {
@@ -238,6 +237,7 @@ impl Tatp {
         }
     }
 
+    /// Returns the number to which a call at the given hour is forwarded.
     fn new_destination<T: Txn>(&self, tx: &mut T, input: &Input) -> Result<[u8; 15], Abort> {
         let facility = typed_key(input.subscriber, input.type_number);
         tx.piece(FACILITY, |tx| {

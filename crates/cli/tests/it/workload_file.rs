@@ -54,7 +54,7 @@ fn files_run_on_chips_in_explorations_and_in_crash_tests() {
     let folder = TempDir::new().expect("a folder");
     let on_chip = [&["run", SHOP, "--protocol", "silo", "--machine", "abyss:4", "--verify"][..], &SMALL].concat();
     good(&folder, &on_chip);
-    good(&folder, &["explore", "--workload", SHOP, "--protocol", "silo,2pl-waitdie", "--schedules", "50"]);
+    good(&folder, &["explore", "--workload", SHOP, "--protocol", "silo,2pl-waitdie,2pl-ordered", "--schedules", "50"]);
     let crash = ["crash-test", "--workload", SHOP, "--protocol", "silo", "--seeds", "5"];
     assert!(good(&folder, &crash).contains("nothing is lost"));
 }

@@ -24,7 +24,14 @@
 //! that the transaction holds. So along a chain of waits the addresses rise, and the chain can't
 //! close to a cycle. A row that was not declared, such as one that an insert meets, is waited for
 //! by the same rule. A request below the greatest address aborts if it conflicts, and so does an
-//! upgrade of a row declared as read.
+//! upgrade of a row that was read.
+//!
+//! **Aborts** may repeat. Two transactions may each hold what the other wants out of the order, and
+//! both abort. Nothing but the pause before the next try keeps them apart (`retry.backoff`). Where
+//! all rows are declared nothing is out of the order.
+//!
+//! **Groups of columns.** A declared row is locked as a whole. So commit-time updates and timestamp
+//! splitting spare no conflict on it.
 //!
 //! **Departures from the papers.** The order is that of addresses, not of keys. Any order serves
 //! that is the same for all transactions.
@@ -64,7 +71,7 @@ impl<M: Machine, F: OrderedFaults> LockManager<M> for OrderedLocks<F> {
         needs: DeclarationNeeds::Rows,
         ..info(
             "2pl-ordered",
-            "two-phase locking: all locks are taken in one order before the transaction begins, and waited for",
+            "two-phase locking: known rows are locked in one order before the transaction begins, and waited for",
             "Havender: Avoiding deadlock in multitasking systems, IBM Systems Journal 1968; Yu et al., VLDB 2014",
         )
     };
@@ -153,7 +160,11 @@ impl<F: OrderedFaults> OrderedLocks<F> {
 
 #[cfg(test)]
 mod tests {
-    use contend_engine::{Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec, Txn};
+    use std::sync::Barrier;
+
+    use contend_engine::{
+        AbortReason, Engine, EngineConfig, Groups, IndexKind, NamedProtocol, Projection, RawTxn, TableSpec, Txn,
+    };
     use contend_machine::{Native, Spin};
 
     use super::Ordered;
@@ -174,6 +185,59 @@ mod tests {
             assert_eq!(spin.count() > 40, lock_backoff);
             drop(tx);
         }
+    }
+
+    /// A row that is not declared is locked when it is touched: behind all that are held it is
+    /// waited for, and before them it is not.
+    #[test]
+    fn rows_that_are_not_declared_are_waited_for_in_order_only() {
+        let protocol = <Ordered as NamedProtocol<Native>>::new(Default::default());
+        let engine = Engine::<Ordered, Native>::new(protocol, EngineConfig::default());
+        let table = engine.create_table::<u64>(&TableSpec::of_bytes("rows", IndexKind::Hash, 8, 16));
+        let mut loader = engine.loader().expect("a free slot");
+        (0..2).for_each(|key| assert!(loader.insert(&table, key, |row| row[0] = key).expect("memory")));
+        drop(loader);
+        let [mut one, mut other] = [(); 2].map(|()| engine.worker().expect("a free slot"));
+        let mut order = Vec::new();
+        drop(one.begin_declared(|declaration| {
+            (0..2).for_each(|key| declaration.row(&table, key, false));
+            order.extend(declaration.sorted_rows().iter().map(|row| row.table_and_key().1[0]));
+        }));
+        let (low, high) = (order[0], order[1]);
+
+        let mut holder = other.begin();
+        holder.modify_row(&table, low, Groups::ALL).expect("free").expect("it is there")[0] += 10;
+        let out_of_order = one.run(|tx| {
+            tx.read_row(&table, high, Projection::WHOLE)?;
+            tx.read_row(&table, low, Projection::WHOLE).map(drop)
+        });
+        assert_eq!(out_of_order.map_err(|abort| abort.reason), Err(AbortReason::ReadLocked));
+        holder.commit().expect("nothing is in the way");
+
+        let mut reader = other.begin();
+        reader.read_row(&table, low, Projection::WHOLE).expect("free");
+        let upgrade = one.run(|tx| {
+            tx.read_row(&table, low, Projection::WHOLE)?;
+            tx.modify_row(&table, low, Groups::ALL).map(drop)
+        });
+        assert_eq!(upgrade.map_err(|abort| abort.reason), Err(AbortReason::WriteLocked));
+        drop(reader);
+
+        let mut holder = other.begin();
+        holder.modify_row(&table, high, Groups::ALL).expect("free").expect("it is there")[0] += 10;
+        let holds_low = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                one.run(|tx| {
+                    tx.read_row(&table, low, Projection::WHOLE)?;
+                    holds_low.wait();
+                    Ok(tx.read_row(&table, high, Projection::WHOLE)?.expect("it is there")[0])
+                })
+            });
+            holds_low.wait();
+            holder.commit().expect("the other waits for this one");
+            assert_eq!(waiting.join().expect("no panic"), Ok(high + 10));
+        });
     }
 
     #[test]

@@ -22,7 +22,7 @@ use contend_workloads::{
     DeclaredRows, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, declared_types, with_workload,
 };
 
-use super::rows::Rows;
+use super::rows::{Rows, Written};
 
 /// A list of options, each with its value.
 type Settings = &'static [(&'static str, &'static str)];
@@ -66,7 +66,7 @@ impl<W: Workload> World<W> {
         let mut worker = self.engine.worker().expect("a free slot");
         let (mut client, mut input) = (self.workload.client(0, 1, 3), W::Input::default());
         let mut kinds = vec![0; self.workload.kinds().len()];
-        let mut rows = 0;
+        let (mut rows, mut written) = (0, Written::new());
         for _ in 0..transactions {
             self.workload.next(&mut (), &mut client, &mut input);
             let mut declared = Rows::default();
@@ -83,6 +83,7 @@ impl<W: Workload> World<W> {
             }
             for done in worker.take_history() {
                 assert_eq!(declared.fault(&done.operations), None, "a {}", self.workload.kinds()[kind]);
+                declared.note_written(&done.operations, kind, &mut written);
             }
             match outcome {
                 Ok(()) => self.workload.committed(&mut client, &input),
@@ -91,6 +92,8 @@ impl<W: Workload> World<W> {
             kinds[kind] += 1;
         }
         assert!(rows > 0 || self.rows == DeclaredRows::None, "no row is declared by {kinds:?}");
+        let in_vain = written.iter().find(|(_, is_written)| !**is_written);
+        assert_eq!(in_vain, None, "a type, and a table whose rows it declares as written and only reads");
         Ok(kinds)
     }
 }
@@ -180,8 +183,8 @@ fn kinds_that_need_other_options_are_declared_too() {
     assert_eq!(litmus.types, None, "litmus tests stay undeclared");
     for overdraft in [false, true] {
         let options = SmallBankOptions { customers: 10, hot_customers: 5, overdraft, ..SmallBankOptions::default() };
-        let engine =
-            Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), EngineConfig::default());
+        let config = EngineConfig { history: true, ..EngineConfig::default() };
+        let engine = Engine::<Silo, Native>::new(NamedProtocol::<Native>::new(Default::default()), config);
         let workload = SmallBank::create(&options, IndexKind::Hash, &engine);
         let mut loader = engine.loader().expect("a free slot");
         workload.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
