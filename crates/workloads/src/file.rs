@@ -210,7 +210,8 @@ struct Kind {
     name: &'static str,
     read_only: bool,
     code: Code,
-    /// The groups of each table that the transaction touches, and whether it writes any.
+    /// The groups of each table that the transaction touches, and whether it writes rows whose keys
+    /// are known.
     touched: Vec<(Groups, bool)>,
     /// Whether keys or partitions are known before the transaction begins.
     foresees: bool,
@@ -351,7 +352,7 @@ fn kind_of(
     let mut touched = vec![(Groups::NONE, false); tables.len()];
     for access in &code.accesses {
         let (groups, writes) = &mut touched[access.table as usize];
-        (*groups, *writes) = (groups.union(access.groups), *writes || !access.reads);
+        (*groups, *writes) = (groups.union(access.groups), *writes || access.names_row && !access.reads);
     }
     Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, touched, foresees, looks_up_many })
 }

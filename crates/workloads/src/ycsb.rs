@@ -98,9 +98,9 @@ options! {
         /// The key of a record: a bijective hash of the record's number, or the number itself.
         "ycsb.keys" keys: Keys = Keys::Hashed, in ();
         /// Whether a transaction looks its keys up in batches, as it knows them all beforehand: it
-        /// makes all its point reads and blind writes at once, then the other operations. It
-        /// announces writes that are not blind. Otherwise it goes from one operation to the next,
-        /// as in systems without such calls.
+        /// makes all point reads at once, and all writes that replace a row without reading it. The
+        /// other operations follow; it announces their writes. Otherwise it goes from one operation
+        /// to the next, as in systems without such calls.
         "ycsb.batch" batch: bool = true, in ();
         /// Partitions of the records, by their numbers. A thread's transactions choose records of
         /// one partition, assigned to the threads in turn.
@@ -193,8 +193,8 @@ pub struct Input {
     reads: Vec<u64>,
     /// The keys of the writes that are not blind, with `ycsb.batch` only.
     writes: Vec<u64>,
-    /// The keys of all point reads and blind writes, if there are blind writes, and beside each
-    /// whether it is a write; with `ycsb.batch` only.
+    /// The keys of all point reads and blind writes, in their order, and beside each whether it is
+    /// a write; with `ycsb.batch` only, and if the options allow blind writes.
     points: Vec<u64>,
     are_writes: Vec<bool>,
     read_only: bool,
@@ -360,14 +360,32 @@ impl Ycsb {
         Ok(digest)
     }
 
+    /// Returns the keys of the point reads and writes in the order in which they are accessed, and
+    /// whether each is a write.
+    #[inline(always)]
+    fn points(&self, input: &Input) -> impl Iterator<Item = (u64, bool)> {
+        let mixed = input.points.iter().copied().zip(input.are_writes.iter().copied());
+        let reads = input.reads.iter().map(|&key| (key, false));
+        let others = input.operations.iter().filter(|other| matches!(other.kind, Kind::Read | Kind::Write));
+        let others = others.map(|other| (other.key, other.kind == Kind::Write));
+        mixed.chain((!self.mixes).then(|| reads.chain(others)).into_iter().flatten())
+    }
+
+    /// Returns the keys of the inserts.
+    #[inline(always)]
+    fn inserts(&self, input: &Input) -> impl Iterator<Item = u64> {
+        input.operations.iter().filter(|operation| operation.kind == Kind::Insert).map(|operation| operation.key)
+    }
+
     /// Names the rows of all operations for the later part of the transaction, and returns it.
     #[inline(always)]
     fn name_rows<'t, T: Txn>(&self, tx: &'t mut T, input: &Input) -> &'t mut T {
-        input.reads.iter().for_each(|&key| tx.later_row(&self.table, key, false));
-        input.operations.iter().for_each(|&Operation { kind, key, .. }| match kind {
-            Kind::Insert => tx.later_inserts(&self.table, key..=key),
-            kind => tx.later_row(&self.table, key, kind == Kind::Write),
-        });
+        for (key, writes) in self.points(input) {
+            tx.later_row(&self.table, key, writes);
+        }
+        for key in self.inserts(input) {
+            tx.later_inserts(&self.table, key..=key);
+        }
         tx
     }
 
@@ -381,7 +399,7 @@ impl Ycsb {
         if !input.writes.is_empty() {
             tx.announce(&self.table, &input.writes, Projection::of_groups(groups), true);
         }
-        // The usual case of few writes: there is none.
+        // A transaction without blind writes only reads, by the call for that.
         if input.points.len() > input.reads.len() {
             let points = (&input.points[..], &input.are_writes[..]);
             tx.read_or_write_rows(&self.table, points, columns, groups, |position, row| match row {
@@ -436,7 +454,6 @@ impl Ycsb {
             }
         }
         if input.is_long {
-            tx.idle(self.options.long_us);
             let again = self.read_again(tx, input, columns, first)?;
             surprises += u64::from(again != sink);
         }
@@ -680,10 +697,8 @@ impl Workload for Ycsb {
             needs => needs == DeclarationNeeds::Rows,
         };
         if by_rows {
-            for operation in input.operations.iter().filter(|operation| operation.kind != Kind::Scan) {
-                declaration.row(&self.table, operation.key, operation.kind != Kind::Read);
-            }
-            input.reads.iter().for_each(|&key| declaration.row(&self.table, key, false));
+            self.points(input).for_each(|(key, writes)| declaration.row(&self.table, key, writes));
+            self.inserts(input).for_each(|key| declaration.row(&self.table, key, true));
         } else if self.scan_below > 0 {
             // A scan crosses all partitions.
             (0..self.options.partitions).for_each(|partition| declaration.partition(partition as usize));

@@ -235,6 +235,8 @@ mod tests {
                 })
             });
             holds_low.wait();
+            // Time for the other to come to the row.
+            std::thread::sleep(std::time::Duration::from_millis(20));
             holder.commit().expect("the other waits for this one");
             assert_eq!(waiting.join().expect("no panic"), Ok(high + 10));
         });

@@ -334,7 +334,7 @@ impl Memory {
             });
             return Ok(visited.saturating_sub(skipped) as i64);
         }
-        // The index gives the keys of the rows, which are then read one by one.
+        // The index gives the keys of the rows, which are then read together.
         self.found.clear();
         let own = &tables.shapes[access.table as usize];
         let indexed = scanned.parts.len() - own.shape.parts.len();
