@@ -91,7 +91,7 @@ fn crash_tests_of_nothing_are_bad_input() {
 fn what_is_left_out_of_a_crash_test_is_said() {
     let folder = TempDir::new().expect("a folder");
     let arguments =
-        ["crash-test", "--protocol", "none,silo", "--workload", "ycsb-a", "--seeds", "1", "--set", "log=elr"];
+        ["crash-test", "--protocol", "none,silo", "--workload", "ycsb-a", "--seeds", "5", "--set", "log=elr"];
     let output = contend(folder.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     assert_eq!(text(&output.stderr), "left out: none promises no isolation, or does not support this log\n");
