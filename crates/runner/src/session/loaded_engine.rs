@@ -318,17 +318,18 @@ fn start<P: Protocol<M>, M: Machine>(
 
 /// Counts an abort of a transaction of this type, a conflict with its place. Cores of a chip share
 /// the tally, and another core may go on while this one asks for the place. So the tally is
-/// borrowed for the count only.
+/// borrowed for the count only, and a window that ends meanwhile has both counts or none.
 fn note_abort<P: Protocol<M>, M: Machine>(
     worker: &mut Worker<P, M>,
     reason: AbortReason,
     kind: usize,
     tally: &RefCell<Tally>,
 ) {
-    tally.borrow_mut().kinds[kind].aborts.add(reason);
-    if reason.is_conflict() {
-        let place = worker.conflict_place();
-        tally.borrow_mut().conflicts.add(kind, reason, place);
+    let place = reason.is_conflict().then(|| worker.conflict_place());
+    let mut tally = tally.borrow_mut();
+    tally.kinds[kind].aborts.add(reason);
+    if let Some(place) = place {
+        tally.conflicts.add(kind, reason, place);
     }
 }
 
