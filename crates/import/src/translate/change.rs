@@ -6,7 +6,6 @@ use sqlparser::ast::{
     TableObject, UnaryOperator, Update, Value,
 };
 
-use super::condition::Chosen;
 use super::{ColumnAt, Role, Translated, Translation, Verb, marker, parameter_of};
 use crate::schema::{Kind, last_name, name_of, written};
 
@@ -25,8 +24,7 @@ impl Translation<'_> {
         let chosen = self.chosen(table, update.selection.as_ref())?;
         let sets = self.assignments(table, &update.assignments, &[])?;
         let name = written(&self.schema.tables[table].name);
-        let change = |key: &str| format!("update {name} set {}{key};", sets.join(", "));
-        let text = self.of_each(table, &chosen, &change)?;
+        let text = format!("update {name} set {}{};", sets.join(", "), chosen.text);
         Ok((Verb::Update, table, chosen.index, text))
     }
 
@@ -41,31 +39,8 @@ impl Translation<'_> {
         let table = self.only_table(from)?;
         let chosen = self.chosen(table, delete.selection.as_ref())?;
         let name = written(&self.schema.tables[table].name);
-        let text = self.of_each(table, &chosen, &|key| format!("delete from {name}{key};"))?;
+        let text = format!("delete from {name}{};", chosen.text);
         Ok((Verb::Delete, table, chosen.index, text))
-    }
-
-    /// Returns a change of one row, or of each row that the condition chooses.
-    fn of_each(&mut self, table: usize, chosen: &Chosen, change: &dyn Fn(&str) -> String) -> Translated<String> {
-        if chosen.is_row {
-            return Ok(change(&chosen.text));
-        }
-        let of = &self.schema.tables[table];
-        if of.key.is_empty() {
-            return Err(format!("{} has no primary key, so its rows can't be changed", of.name));
-        }
-        let names: Vec<String> = of.key.iter().map(|&column| self.written(table, column)).collect();
-        let taken: Vec<String> =
-            names.iter().enumerate().map(|(number, name)| format!("{name} as each_{number}")).collect();
-        let key: Vec<String> =
-            names.iter().enumerate().map(|(number, name)| format!("{name} = :each_{number}")).collect();
-        Ok(format!(
-            "\\foreach select {} from {}{}\n  {}\n\\endforeach",
-            taken.join(", "),
-            written(&of.name),
-            chosen.text,
-            change(&format!(" where {}", key.join(" and ")))
-        ))
     }
 
     fn assignments(

@@ -8,7 +8,7 @@ use sqlparser::ast::{
 
 use super::error::{Read, mistake};
 use super::expression::{Names, Writer};
-use super::program::{Access, Change, IndexChange, Load, Register, Source, Step, Store};
+use super::program::{Access, Change, FOUND, IndexChange, Load, Operator, Register, Source, Step, Store};
 use super::schema::{ColumnAt, NUMBER, Type, name_of, simple_name};
 use super::select::Selected;
 
@@ -18,13 +18,68 @@ impl Writer<'_> {
         if update.from.is_some() || update.returning.is_some() {
             return mistake(at, "an update has no from and no returning");
         }
-        let table = self.only_table(std::slice::from_ref(&update.table))?;
-        let selected = self.selected(table, update.selection.as_ref())?;
-        if !selected.is_row {
-            return self.needs_row(table, "an update changes");
+        if update.limit.is_some() || !update.order_by.is_empty() {
+            return mistake(at, "an update has no limit and no order by: it changes all rows of its condition");
         }
-        let mut access = self.access(table, &selected);
+        let table = self.only_table(std::slice::from_ref(&update.table))?;
         let assigned = self.assigned(update, table)?;
+        self.each_row(table, update.selection.as_ref(), |writer, row| writer.update_row(table, row, &assigned))
+    }
+
+    /// Compiles a change of the rows that a condition selects: of one row, or of each row of a range. A range is a
+    /// loop over the keys of its rows. Behind it `:found` is the number of rows that were changed.
+    fn each_row(
+        &mut self,
+        table: usize,
+        condition: Option<&Expr>,
+        change: impl FnOnce(&mut Self, &Selected) -> Read<()>,
+    ) -> Read<()> {
+        let selected = self.selected(table, condition)?;
+        if selected.is_row {
+            return change(self, &selected);
+        }
+        let mut range = self.access(table, &selected);
+        (range.reads, range.is_endless, range.groups) = (true, true, Groups::FIRST);
+        let columns = self.columns_of(table, selected.by_index);
+        let mut key = Vec::new();
+        for (part, column) in self.tables[table].key.iter().enumerate() {
+            // A column that the condition gives by `=` needs no register of its own.
+            let given = columns.iter().position(|other| other == column).and_then(|at| selected.key.get(at));
+            key.push(match given {
+                Some(&register) => register,
+                None => {
+                    let to = self.registers(1)?;
+                    range.loads.push(Load { from: Source::Key(part as u8), words: 1, to });
+                    to
+                }
+            });
+        }
+        let row = Selected { key, by_index: None, low: None, high: None, is_row: true };
+        let (none, changed) = (self.constant(0)?, self.registers(1)?);
+        let access = self.add(range);
+        // Rows are counted if the script asks: a step that reads `:found` is in the way of others.
+        let counts = self.reads_found;
+        if counts {
+            self.push(Step::Copy { to: changed, from: none, words: 1 });
+        }
+        let each = self.code.steps.len();
+        self.push(Step::Each { access, end: 0 });
+        let start = self.here();
+        change(self, &row)?;
+        if counts {
+            self.push(Step::Compute { operator: Operator::Add, to: changed, a: changed, b: FOUND });
+        }
+        self.push(Step::Next { access, start });
+        self.aim(each);
+        if counts {
+            self.push(Step::Copy { to: FOUND, from: changed, words: 1 });
+        }
+        Ok(())
+    }
+
+    /// Compiles an update of one row.
+    fn update_row(&mut self, table: usize, row: &Selected, assigned: &[(usize, &Expr)]) -> Read<()> {
+        let mut access = self.access(table, row);
         let is_indexed = |column: usize| self.tables[table].indexes.iter().any(|index| index.columns.contains(&column));
         let group_of = |column: usize| match self.tables[table].columns[column].at {
             ColumnAt::Row { group, .. } => group,
@@ -39,7 +94,7 @@ impl Writer<'_> {
         let is_whole = is_blind && of_groups.count() == assigned.len();
         let any_indexed = assigned.iter().any(|(column, _)| is_indexed(*column));
         if is_whole && !any_indexed {
-            for (column, value) in &assigned {
+            for (column, value) in assigned {
                 let store = self.store(table, *column, value, &mut Names::None)?;
                 access.stores.push(store);
             }
@@ -65,7 +120,7 @@ impl Writer<'_> {
             self.push(Step::Update { access });
             return Ok(());
         }
-        self.modify(table, access, &assigned)
+        self.modify(table, access, assigned)
     }
 
     /// Returns the columns that an update sets, with their values.
@@ -331,16 +386,18 @@ impl Writer<'_> {
 
     pub(super) fn delete(&mut self, delete: &Delete) -> Read<()> {
         let at = self.at;
-        if delete.returning.is_some() || delete.using.is_some() || delete.limit.is_some() {
-            return mistake(at, "a delete has no returning, using or limit");
+        if delete.returning.is_some() || delete.using.is_some() || delete.limit.is_some() || !delete.order_by.is_empty()
+        {
+            return mistake(at, "a delete has no returning, using, limit or order by");
         }
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
         let table = self.only_table(from)?;
-        let selected = self.selected(table, delete.selection.as_ref())?;
-        if !selected.is_row {
-            return self.needs_row(table, "a delete removes");
-        }
-        let mut access = self.access(table, &selected);
+        self.each_row(table, delete.selection.as_ref(), |writer, row| writer.delete_row(table, row))
+    }
+
+    /// Compiles the deletion of one row.
+    fn delete_row(&mut self, table: usize, row: &Selected) -> Read<()> {
+        let mut access = self.access(table, row);
         access.groups = Groups::ALL;
         let of = &self.tables[table];
         let mut loads = Vec::new();
@@ -357,18 +414,6 @@ impl Writer<'_> {
         let access = self.add(access);
         self.push(Step::Delete { access });
         Ok(())
-    }
-
-    fn needs_row<T>(&self, table: usize, does: &str) -> Read<T> {
-        let of = &self.tables[table];
-        let key: Vec<&str> = of.key.iter().map(|&column| of.columns[column].name.as_str()).collect();
-        mistake(
-            self.at,
-            format!(
-                "{does} one row: its condition gives the whole primary key ({}); for several rows: \\foreach",
-                key.join(", ")
-            ),
-        )
     }
 }
 

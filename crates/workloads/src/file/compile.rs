@@ -97,6 +97,7 @@ pub(super) fn expression_of(text: &str, at: Place) -> Read<Expr> {
 pub(super) fn compile(writer: &mut Writer<'_>, script: &str) -> Read<()> {
     let mut blocks: Vec<Block> = Vec::new();
     let parts = split(script)?;
+    writer.reads_found = script.to_lowercase().contains(":found");
     let count = parts.len();
     for (number, (part, at)) in parts.into_iter().enumerate() {
         writer.at = at;

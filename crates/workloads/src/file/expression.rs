@@ -55,6 +55,8 @@ pub(super) struct Writer<'a> {
     pub(super) at: Place,
     /// Whether `:row` is there: in the expressions of `[fill]`.
     pub(super) fills: bool,
+    /// Whether the script may read `:found`.
+    pub(super) reads_found: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -69,6 +71,7 @@ impl<'a> Writer<'a> {
             constant_at: FxHashMap::default(),
             at: Place { line: 1, column: 1 },
             fills: false,
+            reads_found: false,
         }
     }
 

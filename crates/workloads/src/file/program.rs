@@ -355,6 +355,9 @@ pub(super) struct Access {
     pub(super) names_row: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
+    /// Whether a scan without a limit visits more than [`ROUNDS_MAX`] rows: it stands for a statement that changes
+    /// all rows of its range.
+    pub(super) is_endless: bool,
     /// Whether the worker remembers the rows that it inserts here, for `latest`.
     pub(super) remembers: bool,
     /// The number of the statement's line in the script, for messages.

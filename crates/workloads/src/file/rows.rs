@@ -299,8 +299,8 @@ impl Memory {
         true
     }
 
-    /// Visits the rows of a range: all of them for aggregates without a limit, otherwise at most
-    /// [`ROUNDS_MAX`]. Returns how many there were.
+    /// Visits the rows of a range: all of them without a limit for aggregates and for changes of ranges, otherwise
+    /// at most [`ROUNDS_MAX`]. Returns how many there were.
     fn visit<T: Txn>(
         &mut self,
         tx: &mut T,
@@ -310,7 +310,7 @@ impl Memory {
     ) -> Result<i64, Abort> {
         let limit = match access.limit {
             Some(limit) => self.frame[limit].clamp(0, ROUNDS_MAX as i64) as usize,
-            None if access.aggregates.is_empty() => ROUNDS_MAX,
+            None if access.aggregates.is_empty() && !access.is_endless => ROUNDS_MAX,
             None => usize::MAX - ROUNDS_MAX,
         };
         let skipped = access.offset.map_or(0, |offset| self.frame[offset]).clamp(0, ROUNDS_MAX as i64) as usize;

@@ -221,7 +221,7 @@ impl Writer<'_> {
 
     /// Returns the columns by which rows are found: those of the primary key, or of an index, which
     /// end with the primary key.
-    fn columns_of(&self, table: usize, by_index: Option<usize>) -> Vec<usize> {
+    pub(super) fn columns_of(&self, table: usize, by_index: Option<usize>) -> Vec<usize> {
         let own = &self.tables[table];
         let index = own.indexes.iter().find(|index| Some(index.table) == by_index);
         index.map_or(&[][..], |index| &index.columns).iter().chain(&own.key).copied().collect()
@@ -255,6 +255,7 @@ impl Writer<'_> {
             known: false,
             known_first: false,
             reads: false,
+            is_endless: false,
             remembers: false,
             line: self.at.line,
         }

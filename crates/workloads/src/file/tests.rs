@@ -159,6 +159,64 @@ fn statements_do_what_they_say() {
     }
 }
 
+/// A change of a range changes each of its rows, whatever the kind of the change and however the
+/// rows are found.
+#[test]
+fn changes_of_ranges_change_each_row() {
+    let rows = "insert into u values (1, 2, 50);\ninsert into u values (1, 3, 50);\ninsert into u values (2, 1, 60);\n\
+                insert into u values (3, 1, 50);\n";
+    for (script, query, expected) in [
+        ("update t set b = b + 1 where id >= 4;", "select sum(b) from t", "6"),
+        ("update t set b = 3 where id between 4 and 5;", "select sum(b) from t", "6"),
+        ("update t set b = b + 2;", "select sum(b) from t", "20"),
+        ("update t set b = a * 2 + id where id < 3;", "select sum(b) from t", "12 + 3"),
+        ("update t set a = 1, b = 1, s = 'new' where id > 7;", "select sum(a) + sum(b) from t", "56 + 2 + 2"),
+        ("update u set a = a + 1 where x = 1;", "select sum(a) from u", "51 + 51 + 60 + 50"),
+        // By an index, also one whose entries the change moves.
+        ("update u set a = 70 where a = 50;", "select sum(a) from u", "70 + 70 + 60 + 70"),
+        ("update u set a = a + 10 where a = 50 and x <= 2;", "select sum(a) from u", "60 + 60 + 60 + 50"),
+        ("update u set a = 70 where a = 50 and x = 1;", "select sum(a) from u", "70 + 70 + 60 + 50"),
+        ("update u set a = 50 where a = 60;\ndelete from u where a = 50;", "select count(*) from u", "0"),
+        ("delete from u where x = 1;", "select count(*) from u", "2"),
+        ("delete from u where x <= 2;", "select count(*) from by_a", "1"),
+        ("delete from u;", "select count(*) from by_a", "0"),
+        // No row, and values that no key has.
+        ("update u set a = 1 where x = 9;\nupdate u set a = 1 where x = -1;", "select sum(a) from u", "210"),
+        ("delete from u where x = 70000;", "select count(*) from u", "4"),
+        // The number of changed rows.
+        ("update u set a = 1 where x = 1;\nupdate t set b = :found where id = 0;", "select sum(b) from t", "2"),
+        ("delete from u where a = 50;\nupdate t set b = :FOUND where id = 0;", "select sum(b) from t", "3"),
+        (
+            "select a from t where id = 1;\nupdate u set a = 1 where x = 9;\nupdate t set b = 5 + :found where id = 0;",
+            "select sum(b) from t",
+            "5",
+        ),
+        // In loops, and with loops around them.
+        (
+            "\\foreach select x from u\nupdate u set a = a + 1 where x = :x;\n\\endforeach",
+            "select sum(a) from u",
+            "210 + 2 * 2 + 2",
+        ),
+        ("\\repeat 3\nupdate u set a = a * 2 where x = 1;\n\\endrepeat", "select sum(a) from u", "800 + 110"),
+        ("delete from u where x = 1;\nrollback;", "select count(*) from u", "0"),
+    ] {
+        let script = format!("{rows}{script}");
+        after(&script, query, expected).unwrap_or_else(|error| panic!("{script}\n{error}"));
+    }
+    // More rows than a scan visits, and rows without a primary key.
+    let many = with_script("update t set b = 1;\nupdate h set c = c + 1;\ndelete from u where x = 0;").replace(
+        "create index",
+        "create table h (c int);\ncreate index",
+    );
+    let many = many.replace("t = 10", "t = 3_000\nh = 1_500").replace("[fill]", "[fill]\n\"h.c\" = \"1\"");
+    let end = "\n[[invariant]]\nname = \"end\"\nequal = [\"select sum(b) * 10000 + max(b) from t\", \"3000 * 10000 + 1\"]\n\
+               [[invariant]]\nname = \"h\"\nequal = [\"select sum(c) from h\", \"3000\"]\n";
+    let options = options("many.toml", &format!("{many}{end}"));
+    let world = world::<Silo, FileWorkload>(&options);
+    let clients = clients(&world, 1, 1);
+    check(&world, &clients).unwrap_or_else(|violation| panic!("{}", violation.0));
+}
+
 #[test]
 fn latest_rows_are_loaded_and_then_inserted_ones() {
     let script = "\\set k latest(t, 0)\nupdate t set b = 1 where id = :k;\ninsert into t (id) values (unique());";
@@ -241,7 +299,9 @@ fn a_mistake_in_a_script_names_the_place_and_what_is_valid() {
         ),
         ("select a from v where id = 1;", &["unknown table 'v'; valid: t, u"]),
         ("\\set x 1\nselect a from t where a = 1;", &["line 2", "no key", "(id)"]),
-        ("update u set a = 1 where x = 1;", &["whole primary key (x, y)"]),
+        ("update u set a = 1 where y = 1;", &["the condition on u is no key", "(x, y) or of (a)"]),
+        ("update t set a = 1 where id < 5 limit 3;", &["an update has no limit"]),
+        ("delete from u where x = 1 limit 2;", &["a delete has no returning, using, limit"]),
         ("update t set id = 1 where id = 2;", &["id is of the primary key"]),
         ("select a from t where id = :y;", &["unknown variable ':y'", "half", "found"]),
         ("select a from t join u on t.id = u.x;", &["joins are not possible"]),

@@ -409,7 +409,7 @@ impl Run<'_> {
             key: of.key.iter().map(|register| at(*register)).collect(),
             low: of.low.map(at),
             high: of.high.map(at),
-            limit: limit(of.limit, ROUNDS_MAX as i64),
+            limit: if of.is_endless { i64::MAX as u64 } else { limit(of.limit, ROUNDS_MAX as i64) },
             offset: limit(of.offset, 0),
             values: planned.values.iter().map(|of| of.value(&memory.frame)).collect(),
         };
