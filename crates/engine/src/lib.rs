@@ -66,10 +66,10 @@ pub use contend_index::{Change, LEAF_KEYS, Leaf, LeafWords};
 // The vocabulary, for authors of protocols and for programs that drive an engine by hand.
 pub use contend_model::{
     Abort, AbortCounts, AbortReason, AddToWord, Column, ColumnInfo, Columns, DeclarationNeeds, Declare, Direction,
-    GROUPS_MAX, Groups, IndexKind, Inspect, Isolation, Key, KeyWords, Load, MAX_KEY_WORDS, Number, OptionError,
-    OptionSpec, OptionValue, Options, OutOfMemory, Projection, RawTxn, ReadOrWritten, Row, RowUpdate, Span, Table,
-    TableSpec, Tables, Txn, TypedTable, Update, Whole, abort, group, key_of, option_choices, options, row,
-    type_name_of, update,
+    FewWords, GROUPS_MAX, Groups, IndexKind, Inspect, IntoRowUpdate, Isolation, Key, KeyWords, Load, MAX_KEY_WORDS,
+    Number, OptionError, OptionSpec, OptionValue, Options, OutOfMemory, Projection, RawTxn, ReadOrWritten, Row,
+    RowUpdate, Span, Table, TableSpec, Tables, Txn, TypedTable, Update, UpdateOf, Whole, abort, group, key_of,
+    option_choices, options, row, type_name_of, update,
 };
 pub use declaration::Declaration;
 pub use engine::Engine;

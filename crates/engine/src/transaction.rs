@@ -18,8 +18,8 @@ use std::ops::{ControlFlow, RangeInclusive};
 use contend_machine::{Activity, Cycles, Machine, Operation, Phase};
 use contend_model::pieces::{Piece, Use};
 use contend_model::{
-    Abort, AbortReason, Direction, Groups, Key, PieceEnd, Projection, RawTxn, ReadOrWritten, Row, RowUpdate, Table,
-    Update,
+    Abort, AbortReason, Direction, Groups, IntoRowUpdate, Key, PieceEnd, Projection, RawTxn, ReadOrWritten, RowUpdate,
+    Table,
 };
 
 use crate::catalog;
@@ -445,7 +445,7 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
         self.update_located(table, key, found, update)
     }
 
-    fn update_rows<K: Key, R: Row, U: Update<R>>(
+    fn update_rows<K: Key, U: IntoRowUpdate>(
         &mut self,
         table: &Table<K>,
         keys: &[K],
@@ -459,9 +459,30 @@ impl<P: Protocol<M>, M: Machine> RawTxn for Transaction<'_, P, M> {
             for (position, &key) in keys.iter().enumerate() {
                 let row = self.read_located(table, key, found[position], columns)?;
                 let Some(update) = visit(batch * BATCH + position, row) else { continue };
-                let update = RowUpdate::new(&update);
+                let update = update.as_row_update();
                 self.allow(table, Use::of_update(update))?;
                 self.update_located(table, key, found[position], update)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change_rows<K: Key, U: IntoRowUpdate>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        updates: &[U],
+        mut changed: impl FnMut(usize, bool),
+    ) -> Result<(), Abort> {
+        let table = self.admit(table)?;
+        let Some(first) = updates.first() else { return Ok(()) };
+        let columns = Projection::of_groups(first.as_row_update().groups());
+        for (batch, (keys, updates)) in keys.chunks(BATCH).zip(updates.chunks(BATCH)).enumerate() {
+            let found = self.find_batch(table, keys, |_| WRITE_INDEX, columns, Record::prefetch_to_write)?;
+            for (position, (&key, update)) in keys.iter().zip(updates).enumerate() {
+                let update = update.as_row_update();
+                self.allow(table, Use::of_update(update))?;
+                changed(batch * BATCH + position, self.update_located(table, key, found[position], update)?);
             }
         }
         Ok(())

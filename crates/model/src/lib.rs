@@ -56,7 +56,7 @@ pub use spec::{IndexKind, TableSpec};
 pub use store::{Core, Inspect, Load, Tables, TablesOnly};
 pub use table::{StoreId, Table, TypedTable};
 pub use txn::{Before, Direction, PieceEnd, RawTxn, ReadOrWritten, Txn};
-pub use update::{AddToWord, Number, RowUpdate, Update, WordChanges, WordOperation};
+pub use update::{AddToWord, FewWords, IntoRowUpdate, Number, RowUpdate, Update, UpdateOf, WordChanges, WordOperation};
 pub use words::{counted, is_or_are};
 
 /// The names that code derived by `#[derive(Row)]` uses, so that a user needs no dependency for

@@ -11,7 +11,7 @@ use crate::pieces::Piece;
 use crate::projection::{Columns, Projection, Whole};
 use crate::row::Row;
 use crate::table::{Table, TypedTable};
-use crate::update::{RowUpdate, Update};
+use crate::update::{IntoRowUpdate, RowUpdate, Update, UpdateOf};
 
 /// The order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,11 +123,11 @@ pub trait RawTxn {
     }
 
     /// Reads many rows at once, as [`RawTxn::read_rows`] does. Changes each row by the update that
-    /// `visit` returns for it, if it returns one. The table's rows are `R`s.
+    /// `visit` returns for it, if it returns one.
     ///
     /// # Errors
     /// The transaction has to abort.
-    fn update_rows<K: Key, R: Row, U: Update<R>>(
+    fn update_rows<K: Key, U: IntoRowUpdate>(
         &mut self,
         table: &Table<K>,
         keys: &[K],
@@ -136,8 +136,27 @@ pub trait RawTxn {
     ) -> Result<(), Abort> {
         for (position, &key) in keys.iter().enumerate() {
             if let Some(update) = visit(position, self.read_row(table, key, columns)?) {
-                self.update_row(table, key, RowUpdate::new(&update))?;
+                self.update_row(table, key, update.as_row_update())?;
             }
+        }
+        Ok(())
+    }
+
+    /// Changes many rows without reading them, each by the update beside its key, as
+    /// [`RawTxn::update_row`] does, so that their cache misses overlap. `changed` gets each key's
+    /// position, and whether there is a row.
+    ///
+    /// # Errors
+    /// The transaction has to abort.
+    fn change_rows<K: Key, U: IntoRowUpdate>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        updates: &[U],
+        mut changed: impl FnMut(usize, bool),
+    ) -> Result<(), Abort> {
+        for (position, (&key, update)) in keys.iter().zip(updates).enumerate() {
+            changed(position, self.update_row(table, key, update.as_row_update())?);
         }
         Ok(())
     }
@@ -445,7 +464,7 @@ pub trait Txn: RawTxn {
     ) -> Result<(), Abort> {
         columns.project(|projection| {
             self.update_rows(table, keys, projection, |position, row| {
-                visit(position, row.map(|row| columns.extract(row)))
+                visit(position, row.map(|row| columns.extract(row))).map(UpdateOf::<R, U>::new)
             })
         })
     }
@@ -599,7 +618,7 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
         self.next().modify_rows(table, keys, groups, visit)
     }
 
-    fn update_rows<K: Key, R: Row, U: Update<R>>(
+    fn update_rows<K: Key, U: IntoRowUpdate>(
         &mut self,
         table: &Table<K>,
         keys: &[K],
@@ -607,6 +626,16 @@ impl<T: RawTxn, F: FnMut()> RawTxn for Before<'_, T, F> {
         visit: impl FnMut(usize, Option<&[u64]>) -> Option<U>,
     ) -> Result<(), Abort> {
         self.next().update_rows(table, keys, columns, visit)
+    }
+
+    fn change_rows<K: Key, U: IntoRowUpdate>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        updates: &[U],
+        changed: impl FnMut(usize, bool),
+    ) -> Result<(), Abort> {
+        self.next().change_rows(table, keys, updates, changed)
     }
 
     fn insert_rows<K: Key>(

@@ -324,26 +324,9 @@ impl WordChanges {
 
     /// Returns the changes as an update of these groups. All changed words belong to them.
     pub fn update(&self, groups: Groups) -> RowUpdate<'_> {
-        unsafe fn apply(operand: *const u8, row: &mut [u64]) {
-            let words = operand.cast::<u64>();
-            // SAFETY: the operand is the words of a `WordChanges`: the number of changes, and two
-            // words for each.
-            let changes = unsafe { std::slice::from_raw_parts(words.add(1), 2 * *words as usize) };
-            for change in changes.as_chunks::<2>().0 {
-                let word = &mut row[(change[0] & !WordChanges::SET) as usize];
-                *word = if change[0] & WordChanges::SET != 0 { change[1] } else { word.wrapping_add(change[1]) };
-            }
-        }
         static NONE: [u64; 1] = [0];
         let words = if self.words.is_empty() { &NONE[..] } else { &self.words };
-        RowUpdate {
-            groups,
-            commutes: !self.replaces,
-            operand: words.as_ptr().cast(),
-            operand_bytes: 8 * words.len(),
-            apply,
-            of: PhantomData,
-        }
+        RowUpdate::of_words(groups, !self.replaces, words)
     }
 }
 
@@ -358,7 +341,104 @@ pub struct RowUpdate<'a> {
     of: PhantomData<&'a ()>,
 }
 
+/// What a [`RowUpdate`] is made from: plain data that can be copied and kept.
+pub trait IntoRowUpdate: Copy {
+    /// Returns the update, which borrows this value.
+    fn as_row_update(&self) -> RowUpdate<'_>;
+}
+
+/// An [`Update`] of rows `R`, as a value by itself.
+pub struct UpdateOf<R, U> {
+    update: U,
+    of: PhantomData<fn(&mut R)>,
+}
+
+impl<R, U> UpdateOf<R, U> {
+    /// Wraps an update.
+    #[inline(always)]
+    pub fn new(update: U) -> Self {
+        UpdateOf { update, of: PhantomData }
+    }
+}
+
+impl<R, U: Copy> Clone for UpdateOf<R, U> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, U: Copy> Copy for UpdateOf<R, U> {}
+
+impl<R: Row, U: Update<R>> IntoRowUpdate for UpdateOf<R, U> {
+    #[inline(always)]
+    fn as_row_update(&self) -> RowUpdate<'_> {
+        RowUpdate::new(&self.update)
+    }
+}
+
+/// Replacements of up to [`FewWords::MOST`] words of a row without a type, as one update.
+#[derive(Clone, Copy, Debug)]
+pub struct FewWords {
+    groups: Groups,
+    /// As in [`WordChanges`].
+    words: [u64; 1 + 2 * FewWords::MOST],
+}
+
+impl FewWords {
+    /// The most words that are replaced.
+    pub const MOST: usize = 8;
+
+    /// Returns an update of these groups that replaces no word.
+    #[inline(always)]
+    pub fn new(groups: Groups) -> Self {
+        FewWords { groups, words: [0; 1 + 2 * Self::MOST] }
+    }
+
+    /// Adds a change of the word of this number, which belongs to the groups.
+    ///
+    /// # Panics
+    /// There is no room.
+    #[inline(always)]
+    pub fn push(&mut self, word: u32, operation: WordOperation, value: u64) {
+        let at = 1 + 2 * self.words[0] as usize;
+        self.words[at] = u64::from(word) | if operation == WordOperation::Set { WordChanges::SET } else { 0 };
+        self.words[at + 1] = value;
+        self.words[0] += 1;
+    }
+}
+
+impl IntoRowUpdate for FewWords {
+    #[inline(always)]
+    fn as_row_update(&self) -> RowUpdate<'_> {
+        let used = 1 + 2 * self.words[0] as usize;
+        let commutes = self.words[1..used].as_chunks::<2>().0.iter().all(|change| change[0] & WordChanges::SET == 0);
+        RowUpdate::of_words(self.groups, commutes, &self.words[..used])
+    }
+}
+
 impl<'a> RowUpdate<'a> {
+    /// Returns changes of words: their number, and then two words for each; see [`WordChanges`].
+    fn of_words(groups: Groups, commutes: bool, words: &'a [u64]) -> Self {
+        unsafe fn apply(operand: *const u8, row: &mut [u64]) {
+            let words = operand.cast::<u64>();
+            // SAFETY: the operand is the number of changes, and two words for each.
+            let changes = unsafe { std::slice::from_raw_parts(words.add(1), 2 * *words as usize) };
+            for change in changes.as_chunks::<2>().0 {
+                let word = &mut row[(change[0] & !WordChanges::SET) as usize];
+                *word = if change[0] & WordChanges::SET != 0 { change[1] } else { word.wrapping_add(change[1]) };
+            }
+        }
+        RowUpdate {
+            groups,
+            commutes,
+            operand: words.as_ptr().cast(),
+            operand_bytes: 8 * words.len(),
+            apply,
+            of: PhantomData,
+        }
+    }
+
     /// Wraps an update, whose type is then forgotten.
     #[inline(always)]
     pub fn new<R: Row, U: Update<R>>(update: &'a U) -> Self {

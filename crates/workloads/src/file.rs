@@ -18,6 +18,7 @@
 mod change;
 mod checked;
 mod compile;
+mod distribute;
 mod draws;
 mod error;
 mod expression;
@@ -35,6 +36,7 @@ mod pieces;
 mod plain;
 mod program;
 mod recent;
+mod rounds;
 mod rows;
 mod schema;
 mod script;
@@ -338,6 +340,9 @@ fn kind_of(
     pieces::find(&mut code, tables);
     code.accesses.iter_mut().for_each(|access| access.prepare(&tables[access.table as usize]));
     code.batch = code.as_batch().filter(|_| source.partition.is_none());
+    if purpose == CompiledFor::Engine && !code.replayable {
+        code.distributed = distribute::find(&code);
+    }
     let code = code.prepare();
     if of.read_only
         && let Some(access) = code.accesses.iter().find(|access| !access.reads)
@@ -352,7 +357,8 @@ fn kind_of(
     let mut touched = vec![(Groups::NONE, false); tables.len()];
     for access in &code.accesses {
         let (groups, writes) = &mut touched[access.table as usize];
-        (*groups, *writes) = (groups.union(access.groups), *writes || access.names_row && !access.reads);
+        (*groups, *writes) =
+            (groups.union(access.groups).union(access.changed()), *writes || access.names_row && !access.reads);
     }
     Ok(Kind { name: interned(&of.name), read_only: of.read_only, code, touched, foresees, looks_up_many })
 }

@@ -10,10 +10,9 @@ use crate::abort::{Abort, AbortReason};
 use crate::group::{GROUPS_MAX, Groups};
 use crate::key::Key;
 use crate::projection::Projection;
-use crate::row::Row;
 use crate::table::Table;
 use crate::txn::{Direction, PieceEnd, RawTxn};
-use crate::update::{RowUpdate, Update};
+use crate::update::{IntoRowUpdate, RowUpdate};
 
 /// Declarations, ready for checks.
 #[derive(Debug)]
@@ -266,7 +265,7 @@ impl<T: RawTxn> RawTxn for Checked<'_, T> {
         self.inner.modify_rows(table, keys, groups, visit)
     }
 
-    fn update_rows<K: Key, R: Row, U: Update<R>>(
+    fn update_rows<K: Key, U: IntoRowUpdate>(
         &mut self,
         table: &Table<K>,
         keys: &[K],
@@ -278,10 +277,21 @@ impl<T: RawTxn> RawTxn for Checked<'_, T> {
         let mut uses = Vec::new();
         self.inner.update_rows(table, keys, columns, |position, row| {
             let update = visit(position, row)?;
-            uses.push(Use::of_update(RowUpdate::new(&update)));
+            uses.push(Use::of_update(update.as_row_update()));
             Some(update)
         })?;
         uses.into_iter().try_for_each(|what| self.allow(table, what))
+    }
+
+    fn change_rows<K: Key, U: IntoRowUpdate>(
+        &mut self,
+        table: &Table<K>,
+        keys: &[K],
+        updates: &[U],
+        changed: impl FnMut(usize, bool),
+    ) -> Result<(), Abort> {
+        updates.iter().try_for_each(|update| self.allow(table, Use::of_update(update.as_row_update())))?;
+        self.inner.change_rows(table, keys, updates, changed)
     }
 
     fn insert_rows<K: Key>(

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use contend_derive::Row;
 use contend_engine::{
     Abort, AbortReason, Declaration, Direction, Engine, Erased, Groups, IndexKind, Isolation, NamedProtocol, Options,
-    Projection, Protocol, RawTxn, ReadOrWritten, RowUpdate, Table, TableSpec, Transaction, Txn, Update, Worker,
+    Projection, Protocol, RawTxn, ReadOrWritten, RowUpdate, Table, TableSpec, Transaction, Txn, Update, UpdateOf,
+    Worker,
 };
 use contend_judge::{recorded, verify_history};
 use contend_machine::{Interleaved, Machine, Native, Stack, run_together};
@@ -157,7 +158,9 @@ fn operation<P: Protocol<M>, M: Machine>(
         }
         6 if value % 2 == 0 => {
             let keys = [key, random.random_range(0..storm.keys)];
-            tx.update_rows(rows, &keys, Projection::of_groups(some_groups(random)), |_, row| row.map(|_| Mix(value)))?;
+            let mix = UpdateOf::<Wide, _>::new(Mix(value));
+            tx.update_rows(rows, &keys, Projection::of_groups(some_groups(random)), |_, row| row.map(|_| mix))?;
+            tx.change_rows(rows, &keys, &[mix; 2], |_, _| ())?;
         }
         6 => {
             tx.update_row(rows, key, RowUpdate::new(&(Wide::B.max(value), Wide::D.set(value))))?;

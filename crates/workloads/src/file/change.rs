@@ -26,8 +26,9 @@ impl Writer<'_> {
         self.each_row(table, update.selection.as_ref(), |writer, row| writer.update_row(table, row, &assigned))
     }
 
-    /// Compiles a change of the rows that a condition selects: of one row, or of each row of a range. A range is a
-    /// loop over the keys of its rows. Behind it `:found` is the number of rows that were changed.
+    /// Compiles a change of the rows that a condition selects: of one row, or of each row of a
+    /// range. A range is a loop over the keys of its rows. Behind it `:found` is the number of rows
+    /// that were changed.
     fn each_row(
         &mut self,
         table: usize,

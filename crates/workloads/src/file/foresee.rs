@@ -80,6 +80,12 @@ impl Memory {
             at = self.advance(code, at, code.steps.len());
             let Some(step) = code.steps.get(at) else { break };
             at += 1;
+            // A distributed loop, whose rounds pass here one by one.
+            if let Step::Repeat { count, left, end } = *step
+                && self.rounds_of(count, left) == 0
+            {
+                at = end as usize;
+            }
             if let Some(access) = step.access() {
                 let access = &code.accesses[access as usize];
                 self.note(access, partitions, keys, touched);

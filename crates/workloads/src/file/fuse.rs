@@ -11,8 +11,11 @@
 //! they touch other tables only and change nothing that the update needs. Then nobody can tell: the
 //! writes of a transaction take effect together, at its commit.
 
+use contend_model::{FewWords, Span};
+
 use super::known::{reads_of, registers_of};
-use super::program::{Access, Code, FOUND, Register, Step};
+use super::program::{Access, Code, FOUND, Register, Source, Step};
+use super::select::joined;
 
 /// Joins steps, as far as possible.
 pub(super) fn fuse(code: &mut Code) {
@@ -119,6 +122,11 @@ fn partner_of(code: &Code, select: usize) -> Option<(usize, Between)> {
                 _ => &[],
             };
             let computes = between.iter().chain(inner).all(is_computation);
+            // Other columns than those that were read are changed by words, and at once.
+            let other = step.access().map(|access| &code.accesses[access as usize]);
+            if !other.is_some_and(|other| other.groups == own.groups || computes && has_few_words(other)) {
+                return None;
+            }
             let joined = if computes { Between::Inside } else { Between::After };
             return (joined == Between::Inside || may_move(code, between, step)).then_some((update, joined));
         }
@@ -140,9 +148,14 @@ fn is_update(code: &Code, own: &Access, step: &Step) -> bool {
     changes
         && update.table == own.table
         && update.key == own.key
-        && update.groups == own.groups
         && update.by_index.is_none()
         && update.indexes.is_empty()
+}
+
+/// Whether an update changes a few words, and no text.
+fn has_few_words(update: &Access) -> bool {
+    update.stores.iter().all(|store| store.text.is_none())
+        && update.stores.len() + update.changes.len() <= FewWords::MOST
 }
 
 fn changes_key(code: &Code, own: &Access, step: &Step) -> bool {
@@ -201,9 +214,20 @@ fn join(code: &mut Code, select: usize, update: usize, between: Between) {
         (Between::Inside, Step::Modify { end, .. }) => end as usize,
         (Between::Inside, _) => update,
     };
-    let Access { stores, changes, loads, .. } = code.accesses[other as usize].clone();
+    let Access { stores, changes, loads, groups, .. } = code.accesses[other as usize].clone();
     let access = &mut code.accesses[own as usize];
     (access.stores, access.changes, access.reads) = (stores, changes, false);
+    if groups != access.groups {
+        access.written = Some(groups);
+        if !loads.is_empty() {
+            access.groups = access.groups.union(groups);
+        }
+        let spans = loads.iter().filter_map(|load| match load.from {
+            Source::Row(word) => Some(Span { first: word.into(), count: load.words.into() }),
+            _ => None,
+        });
+        access.spans = joined(access.spans.iter().copied().chain(spans).collect());
+    }
     access.loads.extend(loads);
     code.steps[select] = Step::SelectAndUpdate { access: own, end: end as u32 };
     remove(code, update);
@@ -402,6 +426,138 @@ mod tests {
         }
         let enough = joined > 200 && replayed > 80 && batched > 30;
         assert!(enough, "{joined} joined, {replayed} replayed, {batched} batched");
+    }
+
+    /// What stands in loops.
+    const ROUNDS: [&str; 24] = [
+        "\\set k mod(:k + 3, 14)",
+        "\\set k random(-1, 13)",
+        "\\set n :n + 1",
+        "\\set n :n + 1",
+        "\\set sum :sum + :x * :n",
+        "\\set sum :sum + :z",
+        "\\set x :x + distinct(:k)",
+        "\\set y unique()",
+        "\\repeat 2\n\\set sum :sum + :y\n\\endrepeat",
+        "\\if :found = 0\nrollback;\n\\endif",
+        "\\set sum :sum * 2 + :found",
+        "select a as x from t where id = :k \\gset",
+        "select b as y, s from t where id = :k \\gset",
+        "select b as y from t where id = :k \\gset\nupdate t set a = a * 2 + :y where id = :k;",
+        "select a as x, s from t where id = :k \\gset\nupdate t set b = b + :x + :n where id = :k;",
+        "update t set b = b + :x where id = :k;",
+        "update t set s = 'new', a = :n where id = :k;",
+        "select c as z from v where x = 1 and y = :k \\gset",
+        "update v set d = d + :z where x = 1 and y = :k;",
+        "update v set c = :k, d = :z + :n where x = 1 and y = :k;",
+        "insert into v values (7, :n, :k, :x) on conflict do nothing;",
+        "insert into w values (:n, :k, 'of a round');",
+        "\\if :x > 10\nselect c as z from v where x = 1 and y = :n \\gset\n\\set sum :sum + 1\n\\endif",
+        "\\if :x > 5\nupdate v set d = :x where x = 1 and y = :k;\n\\else\n\\set x :x + 4\n\\endif",
+    ];
+
+    /// A script of loops.
+    fn random_loops(random: &mut SplitMix64) -> String {
+        let mut draw = |count: usize| below(random.draw(), count as u64) as usize;
+        let mut script = String::from(
+            "\\set k random(0, 11)\n\\set x random(0, 20)\n\\set y 1\n\\set z 4\n\\set n random(0, 9)\n\\set sum 0\n",
+        );
+        // Rounds that come together have drawn their numbers when one of them cancels.
+        let left_out: &[&str] = [&["unique"][..], &["rollback", "insert into w"]][draw(2)];
+        for _ in 0..1 + draw(2) {
+            let is_twice = draw(4) == 0;
+            script.push_str(if is_twice { "\\repeat 2\n" } else { "" });
+            let (begin, end) = [
+                ("\\repeat 5\n", "\\endrepeat\n"),
+                ("\\repeat :n % 4\n", "\\endrepeat\n"),
+                ("\\foreach select y as k, c as x from v where x = 1 and y < 6\n", "\\endforeach\n"),
+            ][draw(3)];
+            script.push_str(begin);
+            for _ in 0..2 + draw(5) {
+                let line = ROUNDS[draw(ROUNDS.len())];
+                if !left_out.iter().any(|part| line.contains(part)) {
+                    script.extend([line, "\n"]);
+                }
+            }
+            script.push_str(end);
+            script.push_str(["", "\\set sum :sum * 3 + :found\n"][draw(2)]);
+            script.push_str(if is_twice { "\\endrepeat\n" } else { "" });
+        }
+        script + "update t set a = :sum + :x * 7 + :y * 11 + :z * 13 + :n * 17 + :k * 19 where id = 0;"
+    }
+
+    /// Rounds that access rows together leave what rounds leave that run one by one.
+    #[test]
+    fn loops_do_the_same_however_they_run() {
+        let mut random = SplitMix64::new(5);
+        let (mut loops, mut accesses) = (0, 0);
+        for number in 0..1500 {
+            let script = random_loops(&mut random);
+            let more = "create table v (x smallint, y int, c int, d int, primary key (x, y));\n\
+                        create table w (n int primary key, k int, s varchar(20));\ncreate index";
+            let groups = ["", "[groups]\nt = [[\"a\"], [\"b\"]]\nv = [[\"d\"]]\n"][number % 2];
+            let text = with_script(&script)
+                .replace("create index", more)
+                .replace("[parameters]", &format!("v = 10\n{groups}[parameters]"));
+            let fills = "[fill]\n\"v.x\" = \"1\"\n\"v.y\" = \":row\"\n\"v.c\" = \":row * 3\"\n";
+            let options = options("one.toml", &text.replace("[fill]", fills));
+            let plain = |program: &mut Program| {
+                *program = Program::compiled_for(CompiledFor::Readers, &options).expect("valid");
+                program.kinds[0].looks_up_many = false;
+            };
+            let foreseen = |program: &mut Program| {
+                let kind = &mut program.kinds[0];
+                kind.looks_up_many = kind.code.foreseeable;
+            };
+            let expected = left_by(&options, plain);
+            assert_eq!(left_by(&options, |_| ()), expected, "together:\n{script}");
+            assert_eq!(left_by(&options, foreseen), expected, "foreseen:\n{script}");
+            let code = &Program::new(&options).expect("valid").kinds[0].code;
+            loops += code.distributed.len();
+            accesses += code.distributed.iter().map(|of| of.stages.len() - 1).sum::<usize>();
+        }
+        assert!(loops > 300 && accesses > loops + 100, "{loops} loops with {accesses} accesses");
+    }
+
+    /// A loop is distributed unless a round needs what an earlier one has done.
+    #[test]
+    fn loops_are_distributed_where_nobody_can_tell() {
+        for (body, accesses) in [
+            ("\\set k :k + 1\nselect a from t where id = :k \\gset", Some(1)),
+            // The end of a round may prepare the next one, if it needs no row.
+            ("select a from t where id = :k \\gset\n\\set sum :sum + :a\n\\set k :k + 1", Some(1)),
+            ("select a from t where id = :k \\gset\n\\set k :k + 1\n\\set sum :sum + :a", None),
+            ("select a from t where id = :k \\gset\n\\if :a > 3\n\\set k :k + 1\n\\endif", None),
+            ("\\if :k > 3\nselect a from t where id = :k \\gset\n\\else\n\\set k :k + 1\n\\endif", None),
+            ("\\set k :k + 1\nselect a from t where id = :k \\gset\nupdate u set a = :a where x = 1 and y = :k;", None),
+            ("\\set k :k + 1\nselect a from t where id = :k \\gset\n\\set sum :sum + :a", Some(1)),
+            ("\\set k :k + 1\nupdate t set b = :k where id = :k;\nselect y from u where x = 1 and y = :k;", Some(2)),
+            (
+                "\\set k random(0, 9)\nselect a from t where id = :k \\gset\n\\if :found = 0\nrollback;\n\\endif",
+                Some(1),
+            ),
+            // The key comes from the row of the round before.
+            ("select a as k from t where id = :k \\gset", None),
+            ("select y from u where x = 1 and y = :k \\gset\nselect a as k from t where id = :y \\gset", None),
+            // A row may be read that an earlier round has written.
+            ("\\set k random(0, 9)\nselect a from t where id = :k \\gset\nupdate t set a = 1 where id = 3;", None),
+            // Draws in two stages would come in another order.
+            ("\\set k random(0, 9)\nselect a from t where id = :k \\gset\n\\set sum random(0, 9)", None),
+            // Only some rounds make the access, and its answer is asked for.
+            ("\\if :k > 1\nselect a from t where id = :k \\gset\n\\endif\n\\set k :k + :found", None),
+            (
+                "\\set k :k + 1\n\\if :k > 2\nselect a from t where id = :k \\gset\n\\set sum :sum + :a\n\\endif",
+                Some(1),
+            ),
+            ("delete from t where id = :k;\n\\set k :k + 1", None),
+            ("select count(*) from t where id < :k \\gset\n\\set k :k + 1", None),
+        ] {
+            let script = format!(
+                "\\set k 1\n\\set sum 0\n\\repeat 4\n{body}\n\\endrepeat\nselect a as q from t where id = :sum \\gset\nupdate u set a = :q where x = 1 and y = 0;"
+            );
+            let code = &Program::new(&options("one.toml", &with_script(&script))).expect("valid").kinds[0].code;
+            assert_eq!(code.distributed.first().map(|of| of.stages.len() - 1), accesses, "{body}");
+        }
     }
 
     /// A select and an update of the same row are joined, unless something may come between them.

@@ -8,8 +8,11 @@ use rustc_hash::FxHashSet;
 
 use super::draws::{Distribution, draw_text};
 use super::foresee::{KeysOf, KnownKeys};
-use super::program::{Access, CLIENT, Code, FRAME_MAX, NamedPart, Register, ScriptPiece, Step, Store};
+use super::program::{
+    Access, CLIENT, Code, FOUND, FRAME_MAX, NamedPart, ROUNDS_MAX, Register, ScriptPiece, Step, Store,
+};
 use super::recent::Recent;
+use super::rounds::Rounds;
 use super::schema::{KeyShape, Table as TableShape};
 
 /// Keys of tables whose keys have several words.
@@ -204,6 +207,8 @@ pub(super) struct Memory {
     /// Its accesses to keys that do not fit their columns.
     pub(super) unfit: u64,
     saved: Saved,
+    /// The rounds of a distributed loop.
+    pub(super) rounds: Rounds,
     /// The first of the numbers that `unique()` returns, and how many it has returned.
     pub(super) first_unique: i64,
     pub(super) uniques: i64,
@@ -234,6 +239,7 @@ impl Memory {
             batched: KeysOf::default(),
             unfit: 0,
             saved: Saved::default(),
+            rounds: Rounds::default(),
             first_unique: 0,
             uniques: 0,
             workers: workers as i64,
@@ -360,6 +366,45 @@ impl Memory {
         self.loops.clear();
     }
 
+    /// Begins a loop of as many rounds as a register says. Returns how many there are.
+    #[inline(always)]
+    pub(super) fn rounds_of(&mut self, count: Register, left: Register) -> usize {
+        let rounds = self.frame[count].clamp(0, ROUNDS_MAX as i64);
+        self.frame[left] = rounds;
+        rounds as usize
+    }
+
+    /// Begins the loop of a step, or runs all of it if it is distributed. Returns the next step.
+    fn begin_loop<T: Txn>(
+        &mut self,
+        tx: &mut T,
+        code: &Code,
+        tables: &Tables<'_>,
+        start: usize,
+    ) -> Result<usize, Abort> {
+        let (rounds, end, rows) = match code.steps[start] {
+            Step::Each { access, end } => {
+                let access = &code.accesses[access as usize];
+                let first = self.rows.len();
+                self.collect(tx, access, tables)?;
+                self.loops.push(first..self.rows.len());
+                (self.frame[FOUND] as usize, end, Some(access))
+            }
+            Step::Repeat { count, left, end } => (self.rounds_of(count, left), end, None),
+            _ => unreachable!("another step begins no loop"),
+        };
+        if let Some(of) = code.distributed_at(start)
+            && rounds > 1
+        {
+            self.run_distributed(tx, code, of, tables, (rounds, rows))?;
+            // There is no more row, which ends the loop.
+            rows.map(|access| self.next_row(access));
+            return Ok(of.end);
+        }
+        let begins = rows.map_or(rounds > 0, |access| self.next_row(access));
+        Ok(if begins { start + 1 } else { end as usize })
+    }
+
     /// Runs some steps.
     fn run_steps<T: Txn>(
         &mut self,
@@ -392,15 +437,7 @@ impl Memory {
                     self.found(found);
                 }
                 Step::Scan { access } => self.scan(tx, &code.accesses[access as usize], tables)?,
-                Step::Each { access, end } => {
-                    let access = &code.accesses[access as usize];
-                    let first = self.rows.len();
-                    self.collect(tx, access, tables)?;
-                    self.loops.push(first..self.rows.len());
-                    if !self.next_row(access) {
-                        at = end as usize;
-                    }
-                }
+                Step::Each { .. } | Step::Repeat { .. } => at = self.begin_loop(tx, code, tables, at - 1)?,
                 Step::Next { access, start } => {
                     if self.next_row(&code.accesses[access as usize]) {
                         at = start as usize;

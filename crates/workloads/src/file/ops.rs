@@ -7,7 +7,7 @@ use contend_model::random::below;
 
 use super::draws::{Distribution, scattered};
 use super::interpret::{Draws, Memory, PackedKey};
-use super::program::{Access, Code, Operator, ROUNDS_MAX, Register, Step};
+use super::program::{Access, Code, Operator, Register, Step};
 
 /// The answer of a step that is no computation: it touches a row, waits or cancels.
 const STOP: usize = usize::MAX;
@@ -76,9 +76,14 @@ const _: () = {
 };
 
 impl Op {
+    /// Returns what stops.
+    pub(super) fn stop() -> Op {
+        Op { run: stop, to: 0, a: 0, b: 0, compared: (0, 0), number: 0, target: 0, among: (0, 0) }
+    }
+
     /// Prepares a step of a script with these draws.
     pub(super) fn new(step: &Step, draws: &[Distribution]) -> Op {
-        let mut op = Op { run: stop, to: 0, a: 0, b: 0, compared: (0, 0), number: 0, target: 0, among: (0, 0) };
+        let mut op = Op::stop();
         op.run = match *step {
             Step::Compute { operator, to, a, b } => {
                 (op.to, op.a, op.b) = (to, a, b);
@@ -195,8 +200,8 @@ impl Memory {
         self.advance_by(code, &code.ops[..end], at)
     }
 
-    /// Runs prepared steps from `at` on, up to one that stops. Returns its number, or that behind
-    /// the last one.
+    /// Runs prepared steps from `at` on, up to one that stops. Returns its number, or that of the
+    /// first step behind them.
     #[inline(never)]
     pub(super) fn advance_by(&mut self, code: &Code, ops: &[Op], mut at: usize) -> usize {
         while let Some(op) = ops.get(at) {
@@ -206,7 +211,7 @@ impl Memory {
             }
             at = next;
         }
-        ops.len()
+        at
     }
 
     /// Whether branches that rows decide all run: no row is known yet.
@@ -342,9 +347,7 @@ fn jump_by_rows(memory: &mut Memory, _: &Code, op: &Op, next: usize) -> usize {
 }
 
 fn repeat(memory: &mut Memory, _: &Code, op: &Op, next: usize) -> usize {
-    let count = memory.frame[op.a].clamp(0, ROUNDS_MAX as i64);
-    memory.frame[op.to] = count;
-    if count == 0 { op.target as usize } else { next }
+    if memory.rounds_of(op.a, op.to) == 0 { op.target as usize } else { next }
 }
 
 fn again(memory: &mut Memory, _: &Code, op: &Op, next: usize) -> usize {

@@ -97,12 +97,22 @@ fn accesses_of(code: &Code, steps: Range<usize>) -> BTreeMap<(u16, Mode), Groups
             Step::Insert { .. } => Mode::Insert,
             Step::Delete { .. } => Mode::Delete,
             Step::Update { .. } if access.changes.iter().all(|(change, ..)| *change != Change::Set) => Mode::Update,
+            Step::SelectAndUpdate { .. } if access.written.is_some() => {
+                // A select of some columns, and an update of others.
+                add(access.table, Mode::Read, access.groups);
+                let adds = access.stores.is_empty();
+                if adds && access.changes.iter().all(|(change, ..)| *change != Change::Set) {
+                    Mode::Update
+                } else {
+                    Mode::Write
+                }
+            }
             Step::Modify { .. } | Step::SelectAndUpdate { .. } | Step::Update { .. } | Step::Write { .. } => {
                 Mode::Write
             }
             _ => Mode::Read,
         };
-        add(access.table, mode, access.groups);
+        add(access.table, mode, if mode == Mode::Read { access.groups } else { access.changed() });
         if let Some(index) = access.by_index {
             add(index, Mode::Read, Groups::ALL);
         }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use contend_model::pieces::Piece;
 use contend_model::{Direction, Groups, Projection, Span};
 
+use super::distribute::Distributed;
 use super::draws::Distribution;
 use super::ops::Op;
 use super::schema::{KeyPart, Table};
@@ -327,6 +328,8 @@ pub(super) struct Access {
     /// The index by which the rows are found. `key` is then a key of the index.
     pub(super) by_index: Option<u16>,
     pub(super) groups: Groups,
+    /// The groups that are changed, if they are not those that are read.
+    pub(super) written: Option<Groups>,
     pub(super) spans: Vec<Span>,
     /// Whether the spans are the whole row.
     pub(super) is_whole: bool,
@@ -355,8 +358,8 @@ pub(super) struct Access {
     pub(super) names_row: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
-    /// Whether a scan without a limit visits more than [`ROUNDS_MAX`] rows: it stands for a statement that changes
-    /// all rows of its range.
+    /// Whether a scan without a limit visits more than [`ROUNDS_MAX`] rows: it stands for a
+    /// statement that changes all rows of its range.
     pub(super) is_endless: bool,
     /// Whether the worker remembers the rows that it inserts here, for `latest`.
     pub(super) remembers: bool,
@@ -374,6 +377,12 @@ impl Access {
         let stores = |register: &Register| self.stores.iter().any(|store| store.registers().contains(register));
         self.stored = self.varying.iter().copied().filter(stores).collect();
         self.is_whole = matches!(self.spans[..], [Span { first: 0, count }] if count as usize == table.words);
+    }
+
+    /// Returns the groups that an access changes which changes columns.
+    #[inline(always)]
+    pub(super) fn changed(&self) -> Groups {
+        self.written.unwrap_or(self.groups)
     }
 
     /// Returns the columns that are read.
@@ -424,6 +433,8 @@ pub(super) struct Code {
     /// Whether no step depends on a row, and all accesses read, update or replace a row. Then what
     /// the transaction does can be put down before it begins.
     pub(super) replayable: bool,
+    /// The loops whose rounds access rows together.
+    pub(super) distributed: Vec<Distributed>,
     /// All accesses, if they are one.
     pub(super) batch: Option<Batch>,
     /// The tables of which `latest` draws rows.
@@ -447,7 +458,17 @@ impl Code {
     /// Prepares the steps to run, when they are all there.
     pub(super) fn prepare(mut self) -> Self {
         self.ops = Op::of_steps(&self.steps, &self.draws);
+        for of in &self.distributed {
+            // The loop over steps stops here, and runs the rounds together.
+            self.ops[of.start] = Op::stop();
+        }
         self
+    }
+
+    /// Returns the distributed loop that begins with a step, if one does.
+    #[inline(always)]
+    pub(super) fn distributed_at(&self, start: usize) -> Option<&Distributed> {
+        self.distributed.iter().find(|of| of.start == start)
     }
 
     /// Returns the batch that all accesses are, if they are one. To be called after
@@ -478,10 +499,13 @@ impl Code {
     /// loop counts as many lookups.
     pub(super) fn known_lookups(&self, is_known: impl Fn(&Access) -> bool) -> usize {
         let mut open_loops: Vec<usize> = Vec::new();
+        let distributed = |start: usize| self.distributed_at(start).is_some();
         let mut lookups = 0;
         for (number, step) in self.steps.iter().enumerate() {
             open_loops.retain(|end| *end > number);
             let access = match *step {
+                // Rounds that access rows together need no more.
+                Step::Repeat { .. } if distributed(number) => continue,
                 Step::Repeat { end, .. } => {
                     open_loops.push(end as usize);
                     continue;

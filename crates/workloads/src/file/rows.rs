@@ -6,6 +6,7 @@ use contend_model::{Abort, AddToWord, Key, KeyWords, MAX_KEY_WORDS, Projection, 
 
 use super::interpret::{Frame, Handle, Memory, PackedKey, Tables, key_of, put, with_table};
 use super::program::{Access, Change, Code, FOUND, Load, ROUNDS_MAX, Register, Source};
+use super::rounds::few_words;
 use super::schema::{KeyPart, KeyShape};
 
 /// The most aggregates of a select.
@@ -168,6 +169,19 @@ impl Memory {
     ) -> Result<(), Abort> {
         let shape = &tables.shapes[access.table as usize].shape;
         let goes_on = with_table!(tables.handles[access.table as usize], table => {
+            if let (Some(_), Some(key)) = (access.written, self.key(&table, access)) {
+                let mut goes_on = true;
+                tx.update_rows(&table, &[key], access.columns(), |_, row| {
+                    if let Some(row) = row {
+                        load(&access.loads, row, &|| key.to_words(), &shape.parts, &mut self.frame);
+                    }
+                    self.found(row.is_some());
+                    goes_on = self.advance(code, steps.start, steps.end) == steps.end;
+                    self.found(row.is_some());
+                    (goes_on && row.is_some()).then(|| few_words(access, &self.frame))
+                })?;
+                return if goes_on { Ok(()) } else { Err(tx.cancel()) };
+            }
             let row = match self.key(&table, access) {
                 Some(key) => tx.modify_row(&table, key, access.groups)?.map(|row| (key, row)),
                 None => None,
@@ -299,8 +313,8 @@ impl Memory {
         true
     }
 
-    /// Visits the rows of a range: all of them without a limit for aggregates and for changes of ranges, otherwise
-    /// at most [`ROUNDS_MAX`]. Returns how many there were.
+    /// Visits the rows of a range: all of them without a limit for aggregates and for changes of
+    /// ranges, otherwise at most [`ROUNDS_MAX`]. Returns how many there were.
     fn visit<T: Txn>(
         &mut self,
         tx: &mut T,
@@ -419,7 +433,7 @@ impl Memory {
 
 /// Adds to words of a row, and sets them.
 #[inline(always)]
-fn change(access: &Access, row: &mut [u64], frame: &Frame) {
+pub(super) fn change(access: &Access, row: &mut [u64], frame: &Frame) {
     for &(change, word, from) in &access.changes {
         let (word, value) = (&mut row[word as usize], frame[from] as u64);
         *word = match change {
@@ -457,7 +471,7 @@ fn value_beside(from: Source, key: &dyn Fn() -> KeyWords, parts: &[KeyPart]) -> 
 
 /// Copies columns of a row to registers.
 #[inline(always)]
-fn load(loads: &[Load], row: &[u64], key: &dyn Fn() -> KeyWords, parts: &[KeyPart], frame: &mut Frame) {
+pub(super) fn load(loads: &[Load], row: &[u64], key: &dyn Fn() -> KeyWords, parts: &[KeyPart], frame: &mut Frame) {
     for load in loads {
         match load.from {
             Source::Row(word) if load.words > 1 => load_text(load, &row[word as usize..], frame),

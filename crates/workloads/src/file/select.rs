@@ -236,6 +236,7 @@ impl Writer<'_> {
             key: selected.key.clone(),
             by_index: selected.by_index.map(|index| index as u16),
             groups: Groups::NONE,
+            written: None,
             spans: Vec::new(),
             is_whole: false,
             loads: Vec::new(),
@@ -412,7 +413,7 @@ fn flatten<'a>(condition: &'a Expr, terms: &mut Vec<&'a Expr>) {
 }
 
 /// Joins spans that follow each other.
-fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+pub(super) fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| span.first);
     let mut joined: Vec<Span> = Vec::new();
     for span in spans {

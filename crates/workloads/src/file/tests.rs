@@ -204,10 +204,8 @@ fn changes_of_ranges_change_each_row() {
         after(&script, query, expected).unwrap_or_else(|error| panic!("{script}\n{error}"));
     }
     // More rows than a scan visits, and rows without a primary key.
-    let many = with_script("update t set b = 1;\nupdate h set c = c + 1;\ndelete from u where x = 0;").replace(
-        "create index",
-        "create table h (c int);\ncreate index",
-    );
+    let many = with_script("update t set b = 1;\nupdate h set c = c + 1;\ndelete from u where x = 0;")
+        .replace("create index", "create table h (c int);\ncreate index");
     let many = many.replace("t = 10", "t = 3_000\nh = 1_500").replace("[fill]", "[fill]\n\"h.c\" = \"1\"");
     let end = "\n[[invariant]]\nname = \"end\"\nequal = [\"select sum(b) * 10000 + max(b) from t\", \"3000 * 10000 + 1\"]\n\
                [[invariant]]\nname = \"h\"\nequal = [\"select sum(c) from h\", \"3000\"]\n";
