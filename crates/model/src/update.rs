@@ -516,8 +516,9 @@ impl PendingUpdates {
         let operand = self.operands.len();
         let words = update.operand_bytes.div_ceil(8);
         self.operands.resize(operand + words, MaybeUninit::new(0));
-        // SAFETY: the source is a live value of `operand_bytes` bytes (`RowUpdate::new`), and the
-        // target are the words just added. A `Copy` type may be copied bytewise.
+        // SAFETY: the source is a live value of `operand_bytes` bytes (as each constructor of a
+        // `RowUpdate` sees to), and the target are the words just added. A `Copy` type may be
+        // copied bytewise.
         unsafe {
             let target = self.operands.as_mut_ptr().add(operand).cast::<u8>();
             std::ptr::copy_nonoverlapping(update.operand, target, update.operand_bytes);
@@ -552,7 +553,7 @@ impl PendingUpdates {
         while let Some(position) = next {
             let update = &self.updates[position as usize];
             // SAFETY: `push` has copied a value of the type that `apply` expects to this place, and
-            // the words are aligned as that type needs (`new`).
+            // the words are aligned as that type needs (at most 8 bytes).
             unsafe { (update.apply)(self.operands.as_ptr().add(update.operand).cast(), row) };
             next = update.next;
         }
@@ -576,8 +577,8 @@ impl RowUpdate<'_> {
     /// Applies the update to a row.
     #[inline(always)]
     pub fn apply_to(self, row: &mut [u64]) {
-        // SAFETY: the operand is the live value that `new` was given, of the type that `apply`
-        // expects.
+        // SAFETY: the operand is the live value that the constructor was given, of the type that
+        // `apply` expects.
         unsafe { (self.apply)(self.operand, row) };
     }
 }

@@ -27,17 +27,26 @@ impl Writer<'_> {
     }
 
     /// Compiles a change of the rows that a condition selects: of one row, or of each row of a
-    /// range. A range is a loop over the keys of its rows. Behind it `:found` is the number of rows
-    /// that were changed.
+    /// range. A range is a loop over the keys of its rows. If the script asks for `:found`, it is
+    /// the number of changed rows behind the loop.
     fn each_row(
         &mut self,
         table: usize,
         condition: Option<&Expr>,
         change: impl FnOnce(&mut Self, &Selected) -> Read<()>,
     ) -> Read<()> {
-        let selected = self.selected(table, condition)?;
+        let mut selected = self.selected(table, condition)?;
         if selected.is_row {
             return change(self, &selected);
+        }
+        if self.reads_found {
+            // The condition and the values mean that of the statement before.
+            let before = self.registers(1)?;
+            self.push(Step::Copy { to: before, from: FOUND, words: 1 });
+            let Selected { key, low, high, .. } = &mut selected;
+            let taken = key.iter_mut().chain(low).chain(high).filter(|register| **register == FOUND);
+            taken.for_each(|register| *register = before);
+            self.found = before;
         }
         let mut range = self.access(table, &selected);
         (range.reads, range.is_endless, range.groups) = (true, true, Groups::FIRST);
@@ -75,6 +84,7 @@ impl Writer<'_> {
         if counts {
             self.push(Step::Copy { to: FOUND, from: changed, words: 1 });
         }
+        self.found = FOUND;
         Ok(())
     }
 

@@ -7,10 +7,10 @@
 //! them make it in one call. Then all rounds run up to the next access, and so on. What lies
 //! between two accesses is a *stage*.
 //!
-//! That is right where nobody can tell. No round may need what a later stage of the round before
-//! computes. Accesses to columns that the loop changes must be one access. And draws must come in
-//! the same order, so all of them are in one stage. A loop for which this is not sure runs round by
-//! round.
+//! That is right where nobody can tell. No round may need what the round before computes in the
+//! same stage's access or in a later stage. If an access changes a group of columns, no other one
+//! touches it. And draws must come in the same order, so all of them are in one stage. A loop for
+//! which this is not sure runs round by round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -45,11 +45,11 @@ pub(super) struct Stage {
     pub(super) end: usize,
     /// The access at the end; the last stage has none.
     pub(super) access: Option<Step>,
-    /// How many of [`Distributed::kept`] are set by earlier stages.
+    /// How many of [`Distributed::kept`] are set when the stage begins.
     pub(super) before: usize,
-    /// How many of them are set by these or the steps of this stage.
+    /// How many of them are set before its access.
     pub(super) by_steps: usize,
-    /// How many of them are set by these, or by the access.
+    /// How many of them are set behind its access.
     pub(super) by_access: usize,
 }
 
@@ -62,8 +62,8 @@ pub(super) struct Kept {
     pub(super) at: u32,
 }
 
-/// The number of steps of a stage, or of its access, in the order in which they run: even for
-/// steps, odd for an access.
+/// The number of a phase, in the order in which phases run: 2 n for the steps of stage n, and
+/// 2 n + 1 for its access.
 type Phase = usize;
 
 /// What the phases of a loop do with registers.
@@ -152,7 +152,7 @@ fn distributed(code: &Code, start: usize, end: usize) -> Option<Distributed> {
     let asks = |step: &Step| reads_of(step, &code.accesses).contains(&FOUND);
     let found_is_known = !code.steps[start + 1..last].iter().any(asks)
         || !skips_access(code, &accesses, start + 1..last)
-            && uses.read_in.get(&FOUND).and_then(|phases| phases.first()).is_some_and(|first| *first > 0);
+            && uses.read_in[&FOUND].iter().all(|phase| *phase > 0 && phase % 2 == 0);
     if draws.len() > 1 || distinct.len() > 1 || !found_is_known {
         return None;
     }

@@ -57,6 +57,8 @@ pub(super) struct Writer<'a> {
     pub(super) fills: bool,
     /// Whether the script may read `:found`.
     pub(super) reads_found: bool,
+    /// The register of `:found`.
+    pub(super) found: Register,
 }
 
 impl<'a> Writer<'a> {
@@ -72,6 +74,7 @@ impl<'a> Writer<'a> {
             at: Place { line: 1, column: 1 },
             fills: false,
             reads_found: false,
+            found: FOUND,
         }
     }
 
@@ -302,7 +305,7 @@ impl<'a> Writer<'a> {
     fn named(&mut self, place: Place, placeholder: &str) -> Read<Register> {
         let name = placeholder.trim_start_matches(':').to_lowercase();
         match name.as_str() {
-            "found" if !self.fills => return Ok(FOUND),
+            "found" if !self.fills => return Ok(self.found),
             "client_id" if !self.fills => return Ok(CLIENT),
             "row" if self.fills => return Ok(ROW),
             _ => {}

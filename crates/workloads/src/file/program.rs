@@ -358,8 +358,8 @@ pub(super) struct Access {
     pub(super) names_row: bool,
     /// Whether it is a read only.
     pub(super) reads: bool,
-    /// Whether a scan without a limit visits more than [`ROUNDS_MAX`] rows: it stands for a
-    /// statement that changes all rows of its range.
+    /// Whether the scan visits all rows of its range, also more than [`ROUNDS_MAX`]: the scan of a
+    /// statement that changes them.
     pub(super) is_endless: bool,
     /// Whether the worker remembers the rows that it inserts here, for `latest`.
     pub(super) remembers: bool,

@@ -19,7 +19,7 @@ pub(super) struct Rounds {
     kept: Vec<i64>,
     /// The updates of a stage's access.
     updates: Vec<FewWords>,
-    /// As many times `true` as a call needs whose rows are all written.
+    /// That each row of a call is written.
     writes: Vec<bool>,
     /// The rounds below this one have done with the access of the stage.
     settled: usize,
@@ -261,7 +261,7 @@ impl Memory {
                 self.next_round(of, rounds, |memory| memory.inserted(of, row));
                 rounds.cancelled |= !is_new && !or_nothing;
             }),
-            Step::SelectAndUpdate { .. } if access.changed() != access.groups => {
+            Step::SelectAndUpdate { .. } if access.written.is_some() => {
                 tx.update_rows(table, keys, access.columns(), |position, row| {
                     let is_row = row.is_some();
                     let goes_on = self.next_round(of, rounds, |memory| {
@@ -427,9 +427,6 @@ fn keep(registers: &[Kept], kept: &mut [i64], frame: &Frame) {
 #[inline(always)]
 pub(super) fn few_words(access: &Access, frame: &Frame) -> FewWords {
     let mut words = FewWords::new(access.changed());
-    for store in &access.stores {
-        words.push(u32::from(store.word), WordOperation::Set, frame[store.from] as u64);
-    }
     for &(change, word, from) in &access.changes {
         let value = frame[from] as u64;
         let (operation, value) = match change {

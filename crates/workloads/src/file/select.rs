@@ -413,7 +413,7 @@ fn flatten<'a>(condition: &'a Expr, terms: &mut Vec<&'a Expr>) {
 }
 
 /// Joins spans that follow each other.
-pub(super) fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| span.first);
     let mut joined: Vec<Span> = Vec::new();
     for span in spans {

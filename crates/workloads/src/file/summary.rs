@@ -98,8 +98,9 @@ pub(super) fn describe(program: &Program) -> String {
         before = program.weights[number];
         let parts = uses[number].iter().map(of_table).zip(&program.tables).filter(|(uses, _)| *uses != Uses::default());
         let parts: Vec<String> = parts.map(|(uses, table)| format!("{} {}", uses.words(), table.name)).collect();
-        let known = kind.code.accesses.iter().filter(|access| access.known).count();
-        let all = kind.code.accesses.len();
+        // A change of a range is one statement: its scan and the change of each row.
+        let statements = || kind.code.accesses.iter().filter(|access| !access.is_endless);
+        let (known, all) = (statements().filter(|access| access.known).count(), statements().count());
         let keys = match known {
             _ if known == all && kind.foresees => "all keys are known before it begins".into(),
             0 => "no key is known before it begins".into(),

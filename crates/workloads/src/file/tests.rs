@@ -191,6 +191,14 @@ fn changes_of_ranges_change_each_row() {
             "select sum(b) from t",
             "5",
         ),
+        // Inside of the statement, that of the one before.
+        (
+            "select a from t where id = 1;\nupdate u set a = 1 where x = :found;",
+            "select sum(a) from u",
+            "1 + 1 + 60 + 50",
+        ),
+        ("select a from t where id = 99;\nupdate t set b = :found + 3 where id >= 4;", "select sum(b) from t", "18"),
+        ("select a from t where id = 1;\ndelete from u where a = 50 and x <= :found;", "select count(*) from u", "2"),
         // In loops, and with loops around them.
         (
             "\\foreach select x from u\nupdate u set a = a + 1 where x = :x;\n\\endforeach",
