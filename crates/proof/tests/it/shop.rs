@@ -16,7 +16,7 @@ use contend_sim::Simulated;
 
 const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/shop.toml");
 /// The most executions in which a bug has to show.
-const BUDGET: u64 = 10_000;
+const BUDGET: u64 = 30_000;
 /// The executions of Silo as it is.
 const SOUND: u64 = 2_000;
 
