@@ -176,7 +176,9 @@ def test_the_levels_of_a_database_are_those_of_the_result(chromium, pages):
         assert row[1] == f"✓ kept {of['level']['promise']}"
         number, _, unit = row[2].partition("\u00a0")
         tps = of["measured"]["throughput_tps"]
-        assert abs(float(number) * {"": 1, "k": 1e3}[unit] - tps) <= max(tps * 0.01, 0.1), (row, tps)
+        unit = {"": 1, "k": 1e3}[unit]
+        # Half of the last digit that is shown: 4.3 k is anything from 4,250 on.
+        assert abs(float(number) * unit - tps) <= max(tps * 0.01, 0.051 * unit), (row, tps)
     worst = {of["level"]["name"]: of["verified"]["worst"] for of in result["levels"]}
     assert worst["read-committed"]["class"] == "G-single" and worst["serializable"] is None
     told = page.inner_text("dl")
