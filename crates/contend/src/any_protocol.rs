@@ -2,7 +2,7 @@
 
 use contend_engine::{Erased, NamedProtocol, OptionError, Options};
 use contend_machine::Native;
-use contend_protocols::{ProtocolVisitor, all_protocols, with_protocol};
+use contend_protocols::{ProtocolVisitor, all_protocols, on_host, with_protocol};
 
 use crate::builder::Builder;
 use crate::error::Error;
@@ -22,7 +22,8 @@ impl ProtocolVisitor<Native> for Make<'_> {
         for (name, value) in self.options {
             options.set(name, value)?;
         }
-        Ok(Builder::of::<P>(Erased::new(P::new(options))))
+        let protocol = on_host(P::INFO.name, &options).expect("it is registered, and has these options");
+        Ok(Builder::of::<P>(protocol))
     }
 }
 

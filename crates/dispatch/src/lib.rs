@@ -17,7 +17,7 @@
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 
-use contend_engine::{NamedProtocol, Protocol};
+use contend_engine::{Erased, NamedProtocol, Protocol};
 use contend_machine::{Interleaved, Machine, Native};
 use contend_runner::in_flight::Interleave;
 use contend_runner::plan::{PlannedProtocolVisitor, PlannedWorkloadVisitor};
@@ -105,6 +105,11 @@ fn behind_pointer<M: SessionMachine>(
 
 /// A machine that a session can run on.
 trait SessionMachine: Machine {
+    /// Returns the protocol of an entry behind a pointer.
+    fn erased(entry: &ProtocolPlan) -> Erased<Self> {
+        entry.erased()
+    }
+
     /// Makes the session of a protocol on this machine.
     fn session<P: Protocol<Self>, W: Workload>(
         new: NewSession<'_, W>,
@@ -113,6 +118,10 @@ trait SessionMachine: Machine {
 }
 
 impl SessionMachine for Native {
+    fn erased(entry: &ProtocolPlan) -> Erased<Native> {
+        entry.erased_on_host()
+    }
+
     fn session<P: Protocol<Native>, W: Workload>(
         new: NewSession<'_, W>,
         protocol: P,
@@ -151,7 +160,7 @@ impl<M: SessionMachine> PlannedWorkloadVisitor for BehindPointer<'_, M> {
 
     fn visit<W: Workload>(self, _: WorkloadInfo, options: &W::Options) -> Self::Output {
         let BehindPointer { plan, entry, purpose, .. } = self;
-        M::session(NewSession::<W> { plan, entry, options, purpose }, entry.erased::<M>())
+        M::session(NewSession::<W> { plan, entry, options, purpose }, M::erased(entry))
     }
 }
 

@@ -26,6 +26,6 @@ mod snapshot;
 pub mod timestamp_ordering;
 
 pub use registry::{
-    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, deterministic_protocols, protocol_name, protocols_with_snapshots,
-    with_protocol,
+    PROTOCOL_ALIASES, ProtocolVisitor, all_protocols, behind_pointer, deterministic_protocols, on_host, protocol_name,
+    protocols_with_snapshots, with_protocol,
 };

@@ -1,7 +1,9 @@
 //! The registry: the list of protocols, and their choice by name.
 
-use contend_engine::{NamedProtocol, OptionSpec, Options, ProtocolInfo};
-use contend_machine::Machine;
+use std::any::Any;
+
+use contend_engine::{Erased, NamedProtocol, OptionSpec, Options, ProtocolInfo};
+use contend_machine::{Machine, Native};
 
 /// An action on a protocol that was chosen by name: see [`with_protocol`].
 pub trait ProtocolVisitor<M: Machine> {
@@ -84,4 +86,25 @@ protocols! {
     crate::deterministic::aria::Aria<M>,
     crate::deterministic::calvin::Calvin<M>,
     crate::lazy::Lazy<M>,
+}
+
+/// Returns the protocol of this name behind a pointer; `None` if no protocol has the name, or the
+/// options are of another. Its code is compiled for each protocol.
+pub fn behind_pointer<M: Machine>(name: &str, options: &dyn Any) -> Option<Erased<M>> {
+    struct Erase<'a>(&'a dyn Any);
+    impl<M: Machine> ProtocolVisitor<M> for Erase<'_> {
+        type Output = Option<Erased<M>>;
+        fn visit<P: NamedProtocol<M>>(self) -> Self::Output {
+            Some(Erased::new(P::new(self.0.downcast_ref::<P::Options>()?.clone())))
+        }
+    }
+    with_protocol::<M, _>(name, Erase(options))?
+}
+
+/// Returns the same on the host, compiled once: here.
+///
+/// In a development build, where the compiler shares generic code among crates, all programs of
+/// tests have the protocols from here, also if they don't call this.
+pub fn on_host(name: &str, options: &dyn Any) -> Option<Erased<Native>> {
+    behind_pointer(name, options)
 }

@@ -14,7 +14,7 @@ use contend_engine::{EngineOptions, Erased, IndexKind, NamedProtocol, OptionSpec
 use contend_log::CommitProtocol;
 use contend_machine::{Machine, Native};
 use contend_protocols::method::{BackoffPolicy, RetryOptions, why_not};
-use contend_protocols::{ProtocolVisitor, all_protocols, protocol_name, with_protocol};
+use contend_protocols::{ProtocolVisitor, all_protocols, behind_pointer, on_host, protocol_name, with_protocol};
 use contend_workloads::{
     ChosenWorkload, Declares, Workload, WorkloadFile, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload,
 };
@@ -134,16 +134,14 @@ impl ProtocolPlan {
         with_protocol::<M, _>(self.info.name, Typed(&self.options, visitor)).expect(FOUND)
     }
 
-    /// Returns the protocol behind a pointer.
+    /// Returns the protocol behind a pointer, on the host.
+    pub fn erased_on_host(&self) -> Erased<Native> {
+        on_host(self.info.name, &*self.options).expect(FOUND)
+    }
+
+    /// Returns the protocol behind a pointer, on any machine: compiled for the caller.
     pub fn erased<M: Machine>(&self) -> Erased<M> {
-        struct Erase;
-        impl<M: Machine> PlannedProtocolVisitor<M> for Erase {
-            type Output = Erased<M>;
-            fn visit<P: NamedProtocol<M>>(self, options: &P::Options) -> Erased<M> {
-                Erased::new(P::new(options.clone()))
-            }
-        }
-        self.visit(Erase)
+        behind_pointer(self.info.name, &*self.options).expect(FOUND)
     }
 
     /// Returns the plan of a protocol that may be unregistered, and its options. Such a plan can't

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use contend_dispatch::session;
 use contend_engine::Protocol;
 use contend_log::{Directory, Log, LogConfig};
-use contend_machine::Native;
 use contend_runner::plan::PlannedWorkloadVisitor;
 use contend_runner::session::RunPurpose;
 use contend_runner::{RunConfig, Stop};
@@ -58,7 +57,7 @@ fn plans_are_visited_on_every_machine() {
         let plan = RunConfig { workload: info.name.into(), ..RunConfig::default() }.resolve().expect("valid");
         assert_eq!(plan.workload.visit(Name), info.name);
         for protocol in &plan.protocols {
-            assert_eq!(protocol.erased::<Native>().info().name, protocol.info.name);
+            assert_eq!(protocol.erased_on_host().info().name, protocol.info.name);
             assert_eq!(protocol.erased::<Simulated>().info().name, protocol.info.name);
         }
     }

@@ -130,7 +130,7 @@ impl Database {
         let engine_config =
             EngineConfig { workers_max: workers, epoch_ms, options: engine_options.clone(), ..EngineConfig::default() };
         let sinks = LogSinks::new(&log) as Arc<dyn CommitSinks<Native>>;
-        let engine = Engine::with_commit_sinks(planned.erased(), engine_config, Some(sinks));
+        let engine = Engine::with_commit_sinks(planned.erased_on_host(), engine_config, Some(sinks));
         engine.epochs().begin_at(log.first_epoch());
         let tables = Tables::create(scale, &engine);
         for (number, shape) in (0..).zip(engine.shapes()) {
