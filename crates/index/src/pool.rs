@@ -58,17 +58,6 @@ pub(crate) fn allocate<M: Machine>(bytes: usize) -> (NonNull<u8>, Layout) {
     }
 }
 
-/// Initialises `count` words from `words` on with zeros.
-///
-/// # Safety
-/// The words lie in one allocation that is aligned for them, and no other thread uses them yet.
-pub(crate) unsafe fn initialise<M: Machine>(words: *mut M::U64, count: usize) {
-    for i in 0..count {
-        // SAFETY: in bounds and unshared by the caller's promise.
-        unsafe { words.add(i).write(M::U64::new(0)) };
-    }
-}
-
 /// The slots of one stripe: freed ones, and the rest of a batch that was never used.
 struct Stripe<M: Machine> {
     /// The first free slot, whose link word holds the address of the next; null at the end.
@@ -235,7 +224,7 @@ impl<M: Machine> Pool<M> {
         // here on the words are atomics. Another thread gets one of these slots by the stripe's
         // latch, or finds it by a link that a node's version publishes; either comes after these
         // writes.
-        unsafe { initialise::<M>(stripe.fresh, BATCH * self.slot_words) };
+        unsafe { M::U64::zeros(stripe.fresh, BATCH * self.slot_words) };
         stripe.fresh_slots = BATCH;
     }
 }

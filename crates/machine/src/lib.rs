@@ -55,6 +55,20 @@ pub type Cycles = u64;
 pub trait Atomic64: std::fmt::Debug + Send + Sync + 'static {
     /// A word that holds `value`.
     fn new(value: u64) -> Self;
+    /// Makes words that hold 0, from this address on.
+    ///
+    /// # Safety
+    /// There is aligned room for `count` words, and no other thread uses it yet.
+    unsafe fn zeros(first: *mut Self, count: usize)
+    where
+        Self: Sized,
+    {
+        for position in 0..count {
+            // SAFETY: in bounds and unshared by the caller's promise.
+            unsafe { first.add(position).write(Self::new(0)) };
+        }
+    }
+
     /// See `AtomicU64::load`.
     fn load(&self, order: Ordering) -> u64;
     /// See `AtomicU64::store`.

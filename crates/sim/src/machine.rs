@@ -98,6 +98,12 @@ impl Atomic64 for SimulatedWord {
         SimulatedWord(AtomicU64::new(value))
     }
 
+    unsafe fn zeros(first: *mut Self, count: usize) {
+        // As `new`, this takes no simulated time.
+        // SAFETY: by the caller's promise; a word of 0 is all zeros.
+        unsafe { first.write_bytes(0, count) };
+    }
+
     #[inline]
     fn load(&self, _: Ordering) -> u64 {
         self.watch(Access::Read);

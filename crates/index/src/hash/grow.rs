@@ -17,7 +17,7 @@ use contend_machine::{Atomic64, Machine, Ordering, Spin};
 
 use super::bucket::{Bucket, BucketLayout};
 use super::{Extent, HashIndex, LOCKED, ObservedChain};
-use crate::pool::{allocate, initialise, memory_of};
+use crate::pool::{allocate, memory_of};
 use crate::{Key, KeyWords};
 
 /// The index grows when more than one bucket in 6 has an overflow bucket: at two and a quarter
@@ -78,9 +78,9 @@ impl<M: Machine> Segment<M> {
     /// The bucket lies in this segment, and no thread has used it yet.
     pub(super) unsafe fn initialise(&self, index: usize, bucket_words: usize) {
         // SAFETY: the caller's promise.
-        unsafe { initialise::<M>(self.bucket_hint(index, bucket_words).cast(), bucket_words) };
+        unsafe { M::U64::zeros(self.bucket_hint(index, bucket_words).cast(), bucket_words) };
         // SAFETY: as above.
-        unsafe { initialise::<M>(self.word_hint(index).cast(), 1) };
+        unsafe { M::U64::zeros(self.word_hint(index).cast(), 1) };
     }
 }
 
