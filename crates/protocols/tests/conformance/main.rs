@@ -1,8 +1,8 @@
 //! The tests that every protocol has to pass. Protocols are not listed here; the tests take them
 //! from the registry.
 //!
-//! - [`schedules`]: anomalies as small programs, run in every order of their steps, each history
-//!   judged by the protocol's promise;
+//! - [`schedules`]: anomalies as small programs, run in every order of their steps (the longest in
+//!   a third of them), each history judged by the protocol's promise;
 //! - [`own_reads`]: every sequence of operations on one key, against a model;
 //! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any
 //!   length;
@@ -15,8 +15,8 @@
 //! - [`mutants`]: deliberate bugs, each of which one of these tests has to find; and `none`, which
 //!   must fail.
 //!
-//! `CONTEND_ROUNDS=100` multiplies the random part: `CONTEND_ROUNDS=100 cargo test --release -p
-//! contend-protocols --test conformance`.
+//! `CONTEND_ROUNDS=100` multiplies the random part, and runs all orders: `CONTEND_ROUNDS=100 cargo
+//! test --release -p contend-protocols --test conformance`.
 
 mod basics;
 mod concurrent;
