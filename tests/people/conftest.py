@@ -108,63 +108,94 @@ def many(result):
         result["protocols"].append(entry)
 
 
-def databases(folder):
-    """Pages of `contend sql`: a level that keeps its promise with arrivals and the engine beside it; and levels that show anomalies,
-    from a file whose name would run if it were taken for HTML; and the table of anomalies.
+FEW = ["--verify-transactions", "2000"]
+SMALL = ["--seconds", "0.1", "--windows", "3", "--warmup", "0.02", *FEW]
+ON_CHIP = ["--set", "ycsb.records=10k", "--seconds", "1e-4", "--windows", "3", "--warmup", "5e-5", *FEW]
+ON_DATABASE = ["--seconds", "0.2", "--clients", "4", "--verify-transactions", "400"]
+TPCC = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
+COMPARED = {
+    "default": ["--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13", "--warmup", "0.02", *FEW],
+    "kinds": ["tpcc", *TPCC, "--breakdown", *SMALL],
+    "log": ["ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *SMALL],
+    "contended": ["ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *SMALL],
+    "chip": ["ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", *ON_CHIP],
+    "open": ["ycsb-a", "--protocols", "none,silo,mvto", "--machine", "abyss:4", "--rate", "300k", *ON_CHIP],
+}
+# Verbs that have a page of their own.
+WRITTEN = {
+    "saturation": ["saturate", "ycsb-a", "--protocols", "silo,mvto", "--machine", "abyss:2", "--p99", "50us", "--transactions", "1000", "--set", "ycsb.records=1k"],
+    "advice": ["advise", "bank", "--budget", "5s", "--cores", "2,4", "--set", "bank.accounts=1k"],
+}
+# Results that are changed by hand, each with the one that it is made of.
+REDRAWN = {"failed": ("contended", failed), "partial": ("kinds", partial), "hostile": ("kinds", hostile), "many": ("kinds", many)}
+WORKLOADS = pathlib.Path(__file__).parents[2] / "workloads"
+
+
+class Pages:
+    """A page of each kind, by its name. It is made when a test first asks for it, by the worker that runs this test. Another worker that wants
+    the same page waits, and one that wants another makes that.
     """
-    workloads = pathlib.Path(__file__).parents[2] / "workloads"
-    hostile = folder / f"{HOSTILE.replace('/', '')}.toml"
-    shutil.copy(workloads / "counter.toml", hostile)
-    small = ["--seconds", "0.2", "--clients", "4", "--verify-transactions", "400"]
-    contend("sql", str(workloads / "bank.toml"), "--url", f"sqlite:{folder / 'bank.db'}", "--beside", "silo,si", "--rate", "200", "--out", str(folder / "sqlite"), *small)
-    with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
-        contend("sql", str(hostile), "--url", server.url, "--out", str(folder / "mariadb"), *small)
-        contend("sql", "litmus", "--url", server.url, "--out", str(folder / "litmus"))
-    return {name: folder / name / "report.html" for name in ["sqlite", "mariadb", "litmus"]}
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def __getitem__(self, name):
+        with open(self.folder / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            made, failed = self.folder / f"{name}.path", self.folder / f"{name}.failed"
+            assert not failed.exists(), f"the page {name} could not be made: {failed.read_text()}"
+            if not made.exists():
+                try:
+                    made.write_text(str(self.make(name)))
+                except BaseException as error:
+                    failed.write_text(str(error))
+                    raise
+            return pathlib.Path(made.read_text())
+
+    def make(self, name):
+        if name in COMPARED:
+            return compared(self.folder, name, *COMPARED[name])
+        if name in WRITTEN:
+            return written(self.folder, name, *WRITTEN[name])
+        if name in REDRAWN:
+            of, change = REDRAWN[name]
+            return redrawn(self.folder, name, self[of].parent.name, change)
+        return getattr(self, name)()
+
+    def experiment(self):
+        (self.folder / "tiny.toml").write_text(EXPERIMENT)
+        contend("sweep", str(self.folder / "tiny.toml"), "--out", str(self.folder / "sweep"))
+        return self.folder / "sweep" / "tiny" / "index.html"
+
+    def experiments(self):
+        return self["experiment"].parents[1] / "index.html"
+
+    def sqlite(self):
+        """Of a level that keeps its promise, with arrivals and the engine beside it."""
+        database = ["--url", f"sqlite:{self.folder / 'bank.db'}", "--beside", "silo,si", "--rate", "200"]
+        return self.of_database("sqlite", str(WORKLOADS / "bank.toml"), *database, *ON_DATABASE)
+
+    def mariadb(self):
+        """Of levels that show anomalies, from a file whose name would run if it were taken for HTML."""
+        hostile = self.folder / f"{HOSTILE.replace('/', '')}.toml"
+        shutil.copy(WORKLOADS / "counter.toml", hostile)
+        with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
+            return self.of_database("mariadb", str(hostile), "--url", server.url, *ON_DATABASE)
+
+    def litmus(self):
+        with servers.mariadb_server("--innodb-flush-log-at-trx-commit=0") as server:
+            return self.of_database("litmus", "litmus", "--url", server.url)
+
+    def of_database(self, name, *arguments):
+        contend("sql", *arguments, "--out", str(self.folder / name))
+        return self.folder / name / "report.html"
 
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory, worker_id):
-    """A page of each kind, by name: made by the first worker that wants them, while the other waits."""
     here = tmp_path_factory.getbasetemp()
-    folder = (here if worker_id == "master" else here.parent) / "pages"
-    with open(folder.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        names = folder / "names.json"
-        if not names.exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            made = pages_in(folder)
-            names.write_text(json.dumps({name: str(path) for name, path in made.items()}))
-        return {name: pathlib.Path(path) for name, path in json.loads(names.read_text()).items()}
-
-
-def pages_in(folder):
-    tpcc = ["--protocols", "none,silo,si,2pl-nowait,silo+retry.backoff=adaptive+cu=on+ts=on", "--set", "tpcc.warehouses=1"]
-    few = ["--verify-transactions", "2000"]
-    small = ["--seconds", "0.1", "--windows", "3", "--warmup", "0.02", *few]
-    on_chip = ["--set", "ycsb.records=10k", "--seconds", "1e-4", "--windows", "3", "--warmup", "5e-5", *few]
-    made = {
-        "default": compared(folder, "default", "--set", "ycsb.records=10k", "--seconds", "0.02", "--windows", "13", "--warmup", "0.02", *few),
-        "kinds": compared(folder, "kinds", "tpcc", *tpcc, "--breakdown", *small),
-        "log": compared(folder, "log", "ycsb-a", "--protocols", "silo", "--set", "log=epoch", "--set", "ycsb.records=10k", *small),
-        "contended": compared(folder, "contended", "ycsb-a", "--protocols", "none,si,silo", "--set", "ycsb.records=100", *small),
-        "chip": compared(folder, "chip", "ycsb-a", "--protocols", "none,silo,mvcc", "--machine", "abyss:16", *on_chip),
-        "open": compared(folder, "open", "ycsb-a", "--protocols", "none,silo,mvto", "--machine", "abyss:4", "--rate", "300k", *on_chip),
-        "saturation": written(folder, "saturation", "saturate", "ycsb-a", "--protocols", "silo,mvto", "--machine", "abyss:4", "--p99", "50us",
-                              "--transactions", "1000", "--set", "ycsb.records=1k"),
-        "advice": written(folder, "advice", "advise", "bank", "--budget", "5s", "--cores", "2,4", "--set", "bank.accounts=1k"),
-        "failed": redrawn(folder, "failed", "contended", failed),
-        "partial": redrawn(folder, "partial", "kinds", partial),
-        "hostile": redrawn(folder, "hostile", "kinds", hostile),
-        "many": redrawn(folder, "many", "kinds", many),
-        **databases(folder),
-    }
-    (folder / "tiny.toml").write_text(EXPERIMENT)
-    contend("sweep", str(folder / "tiny.toml"), "--out", str(folder / "sweep"))
-    made["experiment"] = folder / "sweep" / "tiny" / "index.html"
-    made["experiments"] = folder / "sweep" / "index.html"
-    return made
+    return Pages((here if worker_id == "master" else here.parent) / "pages")
 
 
 @pytest.fixture(scope="session")

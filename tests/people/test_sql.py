@@ -12,8 +12,6 @@ from servers import Server
 CONTEND = os.environ["CONTEND"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SMALL = ["--clients", "4", "--seconds", "0.5", "--verify-transactions", "1000"]
-# One worker does them all, with one server of each kind.
-pytestmark = pytest.mark.xdist_group("servers")
 HOT = ["--set", "bank.accounts=10"]
 
 
