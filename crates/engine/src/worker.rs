@@ -133,7 +133,9 @@ const MANY_PASSED: usize = 64;
 /// The number of transactions after which a worker looks at the clock and at its garbage.
 const MAINTENANCE_EVERY: u32 = 32;
 /// The tombstones that one maintenance looks at, besides two for each tombstone queued since the
-/// last. So a transaction waits no longer for it than the worker's own deletes deserve.
+/// last. So a transaction waits no longer for it than the worker's own deletes deserve. The
+/// maintenance reuses as many old versions, and a sixteenth of all that wait: however many there
+/// are, they become fewer.
 const COLLECT_AT_ONCE: usize = 256;
 /// The longest time, in seconds, that a protected transaction waits for running transactions. A
 /// worker may pause without going offline, and can't be waited for.
@@ -508,7 +510,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     }
 
     /// Takes old tombstones out of the indexes, and reuses the memory of records that were taken
-    /// out before.
+    /// out before, and of old versions. Where many wait, it does a part of that.
     ///
     /// It does nothing while another worker's transaction is protected, because a record that
     /// leaves its index may be a conflict to that transaction.
@@ -544,7 +546,8 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         if !self.cx.garbage.tombstones.is_empty() || !self.cx.garbage.unlinked.is_empty() {
             self.collect_records(at_once, oldest);
         }
-        while let Some(retired) = pop_older(&mut self.cx.garbage.versions, oldest) {
+        for _ in 0..COLLECT_AT_ONCE + self.cx.garbage.versions.len() / 16 {
+            let Some(retired) = pop_older(&mut self.cx.garbage.versions, oldest) else { break };
             self.cx.reuse_version(retired.version);
         }
         while let Some(block) = pop_older(&mut self.cx.garbage.copies, oldest) {

@@ -268,6 +268,31 @@ fn rapid_collection_needs_no_epochs() {
     unneeded_versions_are_reused_at_once::<Hekaton<Native>>();
 }
 
+/// After a long transaction many versions wait. No transaction waits until all are reused, also
+/// where their worker has ended.
+#[test]
+fn many_old_versions_are_reused_a_part_at_a_time() {
+    let mut world = World::<Mvto<Native>>::new(&[("versions.collect", "epoch")]);
+    let rows = world.rows;
+    (0..10_000).for_each(|value| write(&mut world.workers[1], &rows, value % 10, value));
+    (0..3).for_each(|_| world.advance());
+    let made = world.workers[1].versions().alive();
+    world.workers[1].collect();
+    let left = world.workers[1].versions().alive();
+    assert!(left < made && left > made / 2, "{left} of {made}");
+    // Another worker takes over what is left.
+    let World { ref engine, workers: [_, ended, mut other], .. } = world;
+    drop(ended);
+    let bytes = engine.bytes();
+    for _ in 0..200 {
+        other.collect();
+        other.go_offline();
+        let _ = engine.epochs().try_advance();
+    }
+    (0..5_000).for_each(|value| write(&mut other, &rows, value % 10, value));
+    assert_eq!(engine.bytes(), bytes, "the versions are used again");
+}
+
 fn long_transactions_keep_what_they_need<P: NamedProtocol<Native>>() {
     let World { ref engine, ref rows, workers: [ref mut early, ref mut late, _] } = World::<P>::new(&AGGRESSIVE);
     let mut churn = |step: u64| (0..1000).for_each(|value| write(late, rows, value % 3, step * 1000 + value));
