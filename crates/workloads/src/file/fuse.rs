@@ -229,7 +229,7 @@ mod tests {
     use std::ops::ControlFlow;
     use std::sync::Arc;
 
-    use contend_engine::{AbortReason, Engine, EngineConfig, Erased, IndexKind, NamedProtocol};
+    use contend_engine::{AbortReason, Engine, EngineConfig, EngineOptions, Erased, IndexKind, NamedProtocol};
     use contend_machine::Native;
     use contend_model::random::{SplitMix64, below};
     use contend_model::{Inspect, Key};
@@ -247,8 +247,14 @@ mod tests {
     /// Runs transactions one after the other, as the program says. Each of them runs twice, as if
     /// the first try had aborted.
     fn left_by(options: &FileOptions, change: impl FnOnce(&mut Program)) -> Left {
+        left_with(EngineOptions::default(), options, change)
+    }
+
+    /// Runs the same with options of the engine.
+    fn left_with(engine: EngineOptions, options: &FileOptions, change: impl FnOnce(&mut Program)) -> Left {
         let protocol = Erased::new(<Silo as NamedProtocol<Native>>::new(Default::default()));
-        let engine: Arc<Engine<_, Native>> = Engine::new(protocol, EngineConfig::default());
+        let config = EngineConfig { options: engine, ..EngineConfig::default() };
+        let engine: Arc<Engine<_, Native>> = Engine::new(protocol, config);
         let mut workload = FileWorkload::create(options, IndexKind::Ordered, &engine);
         change(&mut workload.program);
         let mut loader = engine.loader().expect("a slot");
@@ -283,8 +289,13 @@ mod tests {
         (rows, commits)
     }
 
+    /// The options of an engine that applies updates at the commit.
+    fn at_commit() -> EngineOptions {
+        EngineOptions { commit_time_updates: true, ..EngineOptions::default() }
+    }
+
     /// Statements that read and write few rows of two tables.
-    const LINES: [&str; 31] = [
+    const LINES: [&str; 34] = [
         "select a as x, b as y from t where id = :k \\gset",
         "select a as x from t where id = :k for update \\gset",
         "select b as z, id as j from t where id = :k \\gset",
@@ -305,6 +316,9 @@ mod tests {
         "delete from t where id = :j;",
         "select count(*) as z from t where id between 2 and 9 \\gset",
         "update t set s = random_text(3) where id = :k;",
+        "update t set a = case when b % 2 = 0 then a - :x when a < 9 then id else :x end, b = a * 3 where id = :k;",
+        "update t set b = greatest(b, :x) * 5 - case when :y > 3 and b < 9 then 1 else :z end where id = :j;",
+        "update t set a = a / (b - :x) where id = :k;",
         "update t set a = unique() where id = :k;",
         "select a as x from u where x = 1 and y = :j \\gset",
         "\\set x :x + :y",
@@ -407,6 +421,7 @@ mod tests {
             };
             let expected = left_by(&options, plain);
             assert_eq!(left_by(&options, |_| ()), expected, "joined:\n{script}");
+            assert_eq!(left_with(at_commit(), &options, |_| ()), expected, "changed at the commit:\n{script}");
             assert_eq!(left_by(&options, foreseen), expected, "foreseen:\n{script}");
             let is_joined = |step: &Step| matches!(step, Step::SelectAndUpdate { .. });
             joined += steps_of(&options).iter().filter(|step| is_joined(step)).count();
@@ -419,7 +434,7 @@ mod tests {
     }
 
     /// What stands in loops.
-    const ROUNDS: [&str; 31] = [
+    const ROUNDS: [&str; 35] = [
         "\\set k mod(:k + 3, 14)",
         "\\set k random(-1, 13)",
         "\\set n :n + 1",
@@ -443,6 +458,10 @@ mod tests {
         "select b as y from t where id = :k \\gset\nupdate t set a = a * 2 + :y where id = :k;",
         "select a as x, s from t where id = :k \\gset\nupdate t set b = b + :x + :n where id = :k;",
         "update t set b = b + :x where id = :k;",
+        "update t set a = case when a % 2 = 0 then a / 2 - :n else a * 3 + id end where id = :k;",
+        "select b as y from t where id = :k \\gset\nupdate t set a = case when a % 2 = 0 then a / 2 else a * 3 + :y end where id = :k;",
+        "select c as z from v where x = 1 and y = :k \\gset\nupdate v set d = least(d * 2, :z * :n) - y where x = 1 and y = :k;",
+        "update v set c = c * 3 + d - :n where x = 1 and y = :k;",
         "update t set s = 'new', a = :n where id = :k;",
         "select c as z from v where x = 1 and y = :k \\gset",
         "update v set d = d + :z where x = 1 and y = :k;",
@@ -508,6 +527,9 @@ mod tests {
             };
             let expected = left_by(&options, plain);
             assert_eq!(left_by(&options, |_| ()), expected, "together:\n{script}");
+            if number % 3 == 0 {
+                assert_eq!(left_with(at_commit(), &options, |_| ()), expected, "changed at the commit:\n{script}");
+            }
             assert_eq!(left_by(&options, foreseen), expected, "foreseen:\n{script}");
             let code = &Program::new(&options).expect("valid").kinds[0].code;
             loops += code.distributed.len();
