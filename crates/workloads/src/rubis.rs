@@ -548,6 +548,10 @@ impl Workload for Rubis {
             let Item { nb_of_bids, max_bid, quantity, end_date, .. } = *Item::from_words(&words);
             items.push((nb_of_bids, max_bid, quantity, end_date));
         }
+        let mut there = 0;
+        if store.peek_all(&self.item, |_, _| there += 1) && there != self.options.items {
+            return Err(Violation(format!("there are {there} items, and {} were loaded", self.options.items)));
+        }
         let all = self.options.quantity as i64;
         let last_dates: Vec<u64> = items.iter().map(|&(.., end_date)| end_date).collect();
         let (found, rows) = self.count(store, &last_dates)?;

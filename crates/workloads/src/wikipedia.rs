@@ -35,7 +35,7 @@ use std::ops::ControlFlow;
 use contend_model::pieces::{Mode, Piece, PieceBuilder, TypeBuilder};
 use contend_model::{
     Abort, Core, Declare, Direction, Groups, IndexKind, Inspect, Load, OutOfMemory, Projection, TableSpec, Tables, Txn,
-    Types, Whole, options,
+    Types, UpdateOf, Whole, options,
 };
 
 use crate::random::Random;
@@ -356,13 +356,14 @@ impl Wikipedia {
     ) -> Result<bool, Abort> {
         keys.clear();
         keys.extend(watchers.iter().map(|&user| watch_key(user, page)));
-        let notified = Watch::NOTIFIED.set(date);
-        // The lines of some rows are fetched before the first of them is written.
-        const AHEAD: usize = 16;
-        keys.chunks(AHEAD).try_fold(true, |found, keys| {
-            tx.announce(&self.tables.watch, keys, Projection::of_groups(Groups::FIRST), true);
-            keys.iter().try_fold(found, |found, &key| Ok(found & tx.update(&self.tables.watch, key, notified)?))
-        })
+        // As many as the engine looks up together.
+        const AT_ONCE: usize = 32;
+        let notified = [UpdateOf::<Watch, _>::new(Watch::NOTIFIED.set(date)); AT_ONCE];
+        let mut all_watch = true;
+        for keys in keys.chunks(AT_ONCE) {
+            tx.change_rows(&self.tables.watch, keys, &notified[..keys.len()], |_, watches| all_watch &= watches)?;
+        }
+        Ok(all_watch)
     }
 
     /// Logs a change, and counts it for its author.

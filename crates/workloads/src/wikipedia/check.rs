@@ -49,6 +49,7 @@ pub(super) fn check<S: Inspect>(wikipedia: &Wikipedia, store: &S, clients: &[&Cl
     must(!is_one || revisions == count, || {
         format!("the pages have {revisions} new revisions, and there are {count} recent changes: updates got lost")
     })?;
+    check_counts(wikipedia, store, count)?;
     let touched = check_users(wikipedia, store, &edits)?;
     must(logged == count || !is_one && logged < count, || {
         format!("{logged} changes are logged, and there are {count} recent changes")
@@ -70,6 +71,25 @@ pub(super) fn check<S: Inspect>(wikipedia: &Wikipedia, store: &S, clients: &[&Cl
          their watchers, after {}",
         counted(commits, "transaction")
     )))
+}
+
+/// Checks that there are no more rows than the pages and this number of changes have, as far as the
+/// tables' indexes list their rows.
+fn check_counts<S: Inspect>(wikipedia: &Wikipedia, store: &S, changes: u64) -> Result<(), Violation> {
+    let tables = &wikipedia.tables;
+    let pages = wikipedia.options.pages;
+    let revisions = (1..=pages).map(revisions_of).sum::<u64>() + changes;
+    let [mut of_titles, mut of_revisions, mut of_texts] = [0; 3];
+    let counted = [
+        (store.peek_all(&tables.page_by_title, |_, _| of_titles += 1), of_titles, pages, "titles"),
+        (store.peek_all(&tables.revision, |_, _| of_revisions += 1), of_revisions, revisions, "revisions"),
+        (store.peek_all(&tables.text, |_, _| of_texts += 1), of_texts, revisions, "texts"),
+    ];
+    counted.into_iter().try_for_each(|(is_listed, count, expected, what)| {
+        must(!is_listed || count == expected, || {
+            format!("there are {count} {what}, and the pages and their changes have {expected}")
+        })
+    })
 }
 
 /// Returns the recent changes, each of which has a revision with a parent and a text.
@@ -155,6 +175,10 @@ fn check_page<S: Inspect>(wikipedia: &Wikipedia, store: &S, page: u64, row: &mut
     };
     must(revision.date == found.touched, || {
         format!("page {page} was touched at {}, and its latest revision is of {}", found.touched, revision.date)
+    })?;
+    let is_unchanged = found.touched == 0;
+    must((found.is_new, found.is_redirect) == (u32::from(is_unchanged), 0), || {
+        format!("page {page} was touched at {} (0: never), and is not marked so", found.touched)
     })?;
     let length = check_text(wikipedia, store, page, found.latest, row)?;
     must(length == found.len, || format!("page {page} has length {}, and its latest text {length}", found.len))?;

@@ -1,6 +1,7 @@
 //! The check, on databases broken for it; draws, and what is loaded.
 
-use contend_engine::{EngineOptions, RawTxn};
+use contend_engine::{Engine, EngineConfig, EngineOptions, Erased, NamedProtocol, RawTxn};
+use contend_machine::Native;
 use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
@@ -83,7 +84,7 @@ fn what_is_wrong_is_named() {
         tx.modify(&t.recent_change, last, |row| row.parent = parent).map(drop)
     };
     // The last number says whether it is seen where a change is several transactions, too.
-    let cases: [(Damage<'_>, &str, bool); 19] = [
+    let cases: [(Damage<'_>, &str, bool); 25] = [
         (&|tx, t| reparent(tx, t, loaded_revision(3, 1)), "which is not there, or another page's", true),
         (
             &|tx, t| tx.modify(&t.recent_change, last, |row| row.parent = 7).map(drop),
@@ -99,6 +100,13 @@ fn what_is_wrong_is_named() {
         ),
         (&|tx, t| tx.modify(&t.page, 2, |row| row.touched += 1).map(drop), "page 2 was touched at", true),
         (&|tx, t| tx.modify(&t.page, 2, |row| row.len += 1).map(drop), "page 2 has length", true),
+        (&|tx, t| tx.modify(&t.page, 2, |row| row.is_new = 1).map(drop), "page 2 was touched at", true),
+        (&|tx, t| tx.modify(&t.page, 3, |row| row.is_new = 0).map(drop), "page 3 was touched at 0 (0: never)", true),
+        (
+            &|tx, t| tx.insert(&t.page_by_title, title_key(7), ByTitle { page: 2 }).map(drop),
+            "there are 7 titles, and the pages and their changes have 6",
+            true,
+        ),
         (&|tx, t| tx.delete_row(&t.text, last).map(drop), "and its text (page and length) None", true),
         (
             &|tx, t| tx.modify_row(&t.text, last, Groups::ALL).map(|row| row.expect("it is there")[3] = 1),
@@ -115,6 +123,11 @@ fn what_is_wrong_is_named() {
         (&|tx, t| tx.delete(&t.recent_change, last).map(drop), "is of no recent change", true),
         (&|tx, t| tx.delete(&t.log_entry, last).map(drop), "has 1 edits, and 0 are logged", true),
         (&|tx, t| tx.modify(&t.user, 3, |row| row.edits = 0).map(drop), "user 3 has 0 edits, and 1 are logged", true),
+        (
+            &|tx, t| tx.modify(&t.user, 3, |row| row.touched = 0).map(drop),
+            "user 3 has 1 edits, and was never touched",
+            true,
+        ),
         (&|tx, t| tx.delete(&t.user, 8).map(drop), "user 8 is gone", true),
         (
             &|tx, t| tx.delete(&t.watch_by_title, watcher_key(2, 1)).map(drop),
@@ -127,6 +140,12 @@ fn what_is_wrong_is_named() {
             "that does not watch it",
             true,
         ),
+        (
+            &|tx, t| tx.insert(&t.watch_by_title, [7; 32], Nothing {}).map(drop),
+            "a page that is not there has a watcher",
+            true,
+        ),
+        (&|tx, t| reparent(tx, t, loaded_revision(2, 1)), "page 2 has 2 revisions, and had", false),
     ];
     for update in [UpdateMode::One, UpdateMode::Several] {
         for (damage, expected, always) in &cases {
@@ -145,6 +164,17 @@ fn what_is_wrong_is_named() {
     assert!(late.contains("user 1 was notified of a change of page 2 at 7"), "{late}");
     let of_nothing = watch(UpdateMode::Several, 2, 7);
     assert!(of_nothing.contains("user 1 was notified of a change of page 2 at 7"), "{of_nothing}");
+    // A log entry is gone, and its author says so.
+    let unlogged = |update| {
+        damaged(update, |tx, w| {
+            tx.delete(&w.tables.log_entry, last)?;
+            tx.modify(&w.tables.user, 4, |row| row.edits = 0).map(drop)
+        })
+    };
+    let missing = unlogged(UpdateMode::One);
+    assert!(missing.contains("1 changes are logged, and there are 2 recent changes"), "{missing}");
+    let unbooked = unlogged(UpdateMode::Several);
+    assert!(unbooked.contains("1 changes are logged, but the committed transactions leave 2"), "{unbooked}");
     // A page that is not there, and one that has another namespace.
     let mut key = watch_key(1, 2);
     key[15] ^= 64;
@@ -172,6 +202,33 @@ fn what_is_wrong_is_named() {
         tx.update(&w.tables.page, page, Changed { latest: number, touched: number, len: 50 }).map(drop)
     });
     assert!(books.contains("there are 3 recent changes, but the committed transactions leave 2"), "{books}");
+}
+
+/// An ordered index lists the rows.
+#[test]
+fn texts_and_revisions_of_no_change_are_found() {
+    type Damage<'d> = &'d dyn Fn(&mut Tx<'_>, &Schema) -> Result<(), Abort>;
+    let cases: [(Damage<'_>, &str); 2] = [
+        (&|tx, t| tx.insert_row(&t.text, 7 << COUNT_BITS).map(drop), "texts, and the pages"),
+        (
+            &|tx, t| tx.insert(&t.revision, 7 << COUNT_BITS, Revision::of(2, 7, 1, 9)).map(drop),
+            "revisions, and the pages",
+        ),
+    ];
+    for (damage, expected) in cases {
+        let silo = Erased::new(<Silo as NamedProtocol<Native>>::new(Default::default()));
+        let engine = Engine::new(silo, EngineConfig::default());
+        let wikipedia = Wikipedia::create(&small(UpdateMode::One), IndexKind::Ordered, &engine);
+        let mut loader = engine.loader().expect("a slot");
+        wikipedia.load(&mut loader, 0, 1, &mut |_| ControlFlow::Continue(())).expect("memory");
+        drop(loader);
+        let world = (engine, wikipedia);
+        check(&world, &[]).expect("nothing wrong");
+        let mut worker = world.0.worker().expect("a slot");
+        worker.run(|tx| damage(tx, &world.1.tables)).expect("no conflict");
+        let wrong = check(&world, &[]).expect_err("broken").0;
+        assert!(wrong.contains(expected), "{wrong}, not: {expected}");
+    }
 }
 
 /// What is never deleted was deleted, or a row of the transaction's own is there.
@@ -246,20 +303,25 @@ fn draws_and_loads_are_as_described() {
     let world = world::<Silo, Wikipedia>(&options);
     let (mut client, mut again) = (world.1.client(0, 1, 5), world.1.client(0, 1, 5));
     let (mut input, mut same) = (Input::default(), Input::default());
-    let (mut kinds, mut first) = ([0u64; 9], 0);
+    let (mut kinds, mut first, mut users) = ([0u64; 9], 0, [0u64; 20]);
     for _ in 0..DRAWS {
         world.1.next(&mut (), &mut client, &mut input);
         world.1.next(&mut (), &mut again, &mut same);
         assert_eq!(format!("{input:?}"), format!("{same:?}"));
         kinds[world.1.kind(&input)] += 1;
         first += u64::from(input.page == 1);
+        users[input.user as usize - 1] += 1;
         assert!((1..=20).contains(&input.page) && (1..=20).contains(&input.user));
     }
     for (kind, percent) in kinds.into_iter().zip([0.07, 0.07, 4.6725, 47.4218, 46.8438, 0.9219, 0.0, 0.0, 0.0]) {
         assert!(near(kind, DRAWS as f64 * percent / 100.0), "{kinds:?}");
     }
+    assert!(users.into_iter().all(|draws| near(draws, DRAWS as f64 / 20.0)), "{users:?}");
     let sum: f64 = (1..=20).map(|rank| f64::from(rank).powf(-1.0001)).sum();
     assert!(near(first, DRAWS as f64 / sum), "{first} draws of page 1");
+    // The three largest, of 100,000 pages, and the pages of one revision, of 1,000.
+    let largest = [(0, 40_847), (3, 23_563), (1, 15_304)];
+    assert!(largest.iter().all(|of| NAMESPACES.contains(of)) && REVISIONS[0] == (1, 1, 396));
     for (namespace, pages) in NAMESPACES {
         let count = (1..=DRAWS).filter(|page| namespace_of(*page) == namespace).count() as u64;
         assert!(near(count, DRAWS as f64 * pages as f64 / 100_000.0), "{count} pages of namespace {namespace}");

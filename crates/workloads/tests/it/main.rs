@@ -16,7 +16,9 @@ use contend_protocols::locking::no_wait::NoWait;
 use contend_protocols::none::NoControl;
 use contend_protocols::optimistic::silo::Silo;
 use contend_workloads::bank::Bank;
+use contend_workloads::rubis::Rubis;
 use contend_workloads::tpce::Tpce;
+use contend_workloads::wikipedia::Wikipedia;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{Checked, Violation, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, with_workload};
 
@@ -343,6 +345,44 @@ fn dropped_writes_of_tpce_are_found() {
     let fault = Fault::Rollback(100);
     let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 500, fault };
     run.go::<Tpce, Silo>(&[]).expect_err("a transaction that was rolled back");
+}
+
+#[test]
+fn faults_of_rubis_are_found() {
+    let settings = [("rubis.items", "20"), ("rubis.users", "10"), ("rubis.view_item", "0")];
+    for every in [11, 13, 17, 19, 23, 29, 31, 37] {
+        let fault = Fault::Drop(every);
+        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 300, fault };
+        run.go::<Rubis, Silo>(&[]).expect_err("dropped writes");
+    }
+    // A transaction writes one row of a table only, so none is deleted behind its back.
+    for fault in [Fault::Rollback(20), Fault::Stray(50)] {
+        let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 300, fault };
+        run.go::<Rubis, Silo>(&[]).expect_err("what was done behind its back");
+    }
+}
+
+#[test]
+fn faults_of_wikipedia_are_found() {
+    for mode in ["one", "several"] {
+        let settings = [
+            ("wikipedia.pages", "20"),
+            ("wikipedia.users", "20"),
+            ("wikipedia.update", mode),
+            ("wikipedia.update_page", "1000000"),
+            ("wikipedia.add_watch", "300000"),
+            ("wikipedia.remove_watch", "300000"),
+        ];
+        for every in [11, 13, 17, 19, 23, 29, 31, 37] {
+            let fault = Fault::Drop(every);
+            let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 300, fault };
+            run.go::<Wikipedia, Silo>(&[]).expect_err("dropped writes");
+        }
+        for fault in [Fault::Rollback(20), Fault::Delete(50), Fault::Stray(50)] {
+            let run = Run { settings: &settings, index: IndexKind::Ordered, workers: 1, transactions: 300, fault };
+            run.go::<Wikipedia, Silo>(&[]).expect_err("what was done behind its back");
+        }
+    }
 }
 
 /// Writes that are dropped in pairs leave the sum unchanged.

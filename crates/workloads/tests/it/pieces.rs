@@ -13,10 +13,12 @@ use contend_model::{Groups, Projection, Table, TableSpec};
 use contend_protocols::optimistic::silo::Silo;
 use contend_workloads::bank::Bank;
 use contend_workloads::litmus::Litmus;
+use contend_workloads::rubis::Rubis;
 use contend_workloads::smallbank::{SmallBank, SmallBankOptions};
 use contend_workloads::tatp::Tatp;
 use contend_workloads::tpcc::Tpcc;
 use contend_workloads::tpce::Tpce;
+use contend_workloads::wikipedia::Wikipedia;
 use contend_workloads::ycsb::Ycsb;
 use contend_workloads::{
     DeclaredRows, Workload, WorkloadInfo, WorkloadVisitor, all_workloads, declared_types, with_workload,
@@ -413,6 +415,15 @@ fn nothing_that_is_declared_is_needless() {
     ]);
     expect_nothing_needless::<Tpce>(&[("tpce.late_rollback", "on")]);
     expect_nothing_needless::<Bank>(&[]);
+    expect_nothing_needless::<Rubis>(&[("rubis.items", "30"), ("rubis.users", "20")]);
+    const CHANGES: [(&str, &str); 5] = [
+        ("wikipedia.pages", "20"),
+        ("wikipedia.users", "20"),
+        ("wikipedia.update_page", "500000"),
+        ("wikipedia.add_watch", "200000"),
+        ("wikipedia.remove_watch", "200000"),
+    ];
+    expect_nothing_needless::<Wikipedia>(&CHANGES);
 }
 
 /// Returns each type with its groups of pieces, and their ranks: `-` for a group without one.
@@ -436,6 +447,21 @@ fn ranks(types: &TypeSet, options: AnalysisOptions) -> Vec<String> {
 }
 
 const ALL_ON: AnalysisOptions = AnalysisOptions { split: true, updates: true, snapshots: true, appends: true };
+
+/// Watchers come before watches, in all types that touch both, and the user comes last.
+#[test]
+fn wikipedias_ranks_are_those_of_the_description() {
+    let types = World::<Wikipedia>::new(&[], &[]).types();
+    let expected = [
+        "add_watch: 3:by_title 4:watched 5:touched",
+        "remove_watch: 3:by_title 4:watched 5:touched",
+        "update_page: 1:page 2:text 3:watchers 4:notify 5:author",
+        "list_pages: on a snapshot",
+        "get_page_anonymous: on a snapshot",
+        "get_page_authenticated: on a snapshot",
+    ];
+    assert_eq!(ranks(&types, ALL_ON), expected);
+}
 
 #[test]
 fn tpces_ranks_are_those_of_the_description() {
