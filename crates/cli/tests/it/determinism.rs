@@ -22,6 +22,7 @@ fn determinism_is_proved() {
 #[test]
 fn a_proof_of_determinism_that_can_t_be_is_refused() {
     refuses(&["determinism", "--protocol", "silo"], &["silo is not deterministic; valid: aria, calvin"]);
+    refuses(&["run", "tpce", "--protocol", "calvin"], &["which tpce can't declare", "workloads that can: ycsb"]);
     refuses(&["determinism", "--protocol", "nope"], &["unknown protocol 'nope'"]);
     refuses(&["determinism", "--protocol", "aria,aria"], &["protocol 'aria' was chosen twice"]);
     refuses(&["determinism", "--workload", "nope"], &["unknown workload 'nope'"]);

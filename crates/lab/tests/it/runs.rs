@@ -61,7 +61,7 @@ fn same(result: &ResultFile) -> Vec<(String, u64, String)> {
 #[test]
 fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
     let is_right = |(workload, machine)| {
-        let config = simulated(workload, machine);
+        let config = RunConfig { verify_transactions: 1000, ..simulated(workload, machine) };
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         assert_eq!(result.environment.machine, machine);
@@ -80,8 +80,15 @@ fn every_protocol_runs_on_simulated_chips_and_is_proved_right_there() {
         assert_eq!(ResultFile::from_json(&json).expect("reads what it writes").to_json(), json);
     };
     // A simulation runs on one thread.
-    let cases =
-        [("ycsb-a", "abyss:16"), ("ycsb-e", "xeon-8176x4:8"), ("tpcc", "abyss:4"), ("tatp", "opteron-6474x8:8")];
+    let cases = [
+        ("ycsb-a", "abyss:16"),
+        ("ycsb-e", "xeon-8176x4:8"),
+        ("tpcc", "abyss:4"),
+        ("tatp", "opteron-6474x8:8"),
+        ("rubis", "abyss:4"),
+        ("wikipedia", "abyss:4"),
+        ("tpce", "abyss:4"),
+    ];
     std::thread::scope(|scope| cases.into_iter().for_each(|case| _ = scope.spawn(move || is_right(case))));
 }
 
@@ -108,6 +115,7 @@ fn every_protocol_is_proved_right_with_several_transactions_in_flight_on_a_core(
     {
         let mut config = machine.map_or_else(|| small(workload), |machine| simulated(workload, machine));
         config.settings.insert("interleave".into(), in_flight.into());
+        config.verify_transactions = 1000;
         let result = compare(&plan_of(&config), &Stop::default(), &Silent).expect("a result");
         assert!(!result.failed() && !result.partial, "{workload}: {result:?}");
         for entry in &result.protocols {
