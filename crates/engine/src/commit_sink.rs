@@ -124,8 +124,9 @@ pub trait CommitSink<M: Machine>: Send + std::fmt::Debug {
     fn committing(&mut self) -> Hold;
 
     /// Takes a transaction of the worker that has committed in `epoch`. Its writes are in
-    /// [`WriteSet::logged`], with the rows as they were installed. The worker is still in this
-    /// epoch, or in the one before: the epoch does not end before this call does.
+    /// [`WriteSet::logged`], with the rows as they were installed. There may be none: it has only
+    /// read, or it came to [`CommitSink::committing`] and then installed nothing. The worker is
+    /// still in this epoch, or in the one before: the epoch does not end before this call does.
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>);
 
     /// Takes a row that the worker has loaded in `epoch`, outside any transaction. Its write

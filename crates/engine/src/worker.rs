@@ -657,7 +657,7 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
     fn note_commit(&mut self) {
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
-            self.committed_in = writes.installed_in().unwrap_or_else(|| self.engine.epochs.current());
+            self.committed_in = writes.sure_in().unwrap_or_else(|| self.engine.epochs.current());
             log.sink.committed(self.committed_in, writes);
             writes.log = Some(log);
         }
@@ -671,11 +671,12 @@ impl<P: Protocol<M>, M: Machine> Worker<P, M> {
         self.aborts.add(reason);
         self.conflicted_at = self.cx.take_conflict(reason).filter(|_| reason.is_conflict());
         self.queue_garbage(false);
-        let stays = self.engine.protocol.defers() && self.cx.writes.entries().iter().any(|write| write.stays);
+        let defers = self.engine.protocol.defers();
         if let Some(mut log) = self.cx.writes.log.take() {
             let writes = &mut self.cx.writes;
-            // What stays is durable like a commit: others have seen it.
-            match writes.installed_in().filter(|_| stays) {
+            // What stays is durable like a commit: others have seen it. The log also waits for a
+            // transaction of which nothing stays, if it was told that this one would commit.
+            match writes.sure_in().filter(|_| defers) {
                 Some(epoch) => log.sink.committed(epoch, writes),
                 None => log.sink.aborted(reason),
             }

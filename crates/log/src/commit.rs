@@ -297,22 +297,32 @@ impl<M: Machine> Committer<M> {
         self.all.protocol == CommitProtocol::Epoch && self.has_unflushed() && epoch > self.last
     }
 
-    /// Notes that a transaction that committed in `epoch` is in the buffer, or has written nothing.
-    /// Returns whether the worker must flush now.
-    pub fn appended(&mut self, epoch: u64, has_written: bool) -> bool {
+    /// Whether the running transaction belongs into the buffer. Under early release it does also
+    /// without writes if it came to `committing`: it may have deleted what it had inserted itself,
+    /// or have failed behind its border. The slot waits for its flush. And recovery would take a
+    /// missing LSN for a transaction that was lost, and would discard all later ones.
+    #[inline]
+    pub fn is_to_append(&self, has_written: bool) -> bool {
+        let counts = self.all.protocol.waits_for_all() && self.all.fault != Some(Fault::SkipEmpty);
+        has_written || counts && self.sequence > self.appended
+    }
+
+    /// Notes that a transaction that committed in `epoch` is in the buffer, or does not belong
+    /// there. Returns whether the worker must flush now.
+    pub fn appended(&mut self, epoch: u64, is_appended: bool) -> bool {
         let all = &self.all;
         match all.protocol {
             CommitProtocol::Epoch => self.last = epoch,
             // The transaction has read only. What it read may not be durable yet, but has a smaller
             // LSN than the next one. SeqCst: R1 of the module's text; what was read has done its
             // W2.
-            _ if all.protocol.waits_for_all() && !has_written => self.last = all.next.load(Ordering::SeqCst) - 1,
+            _ if all.protocol.waits_for_all() && !is_appended => self.last = all.next.load(Ordering::SeqCst) - 1,
             _ => {}
         }
         self.commits += 1;
         // A worker that only reads from now on must not hold up what it has written before.
         let is_full = matches!(all.protocol, CommitProtocol::Workers { group, .. } if self.commits >= u64::from(group));
-        if !has_written {
+        if !is_appended {
             return is_full && self.has_unflushed();
         }
         self.appended = self.sequence;

@@ -147,11 +147,11 @@ impl<M: Machine> CommitSink<M> for EmulatedLog<M> {
     }
 
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
-        let has_written = !writes.logged().is_empty();
+        let appends = self.committer.is_to_append(!writes.logged().is_empty());
         if self.committer.is_of_earlier(epoch) {
             self.flush();
         }
-        if has_written {
+        if appends {
             M::step("append");
             self.append(&[self.committer.lsn(), writes.logged().len() as u64]);
             for logged in writes.logged() {
@@ -169,7 +169,7 @@ impl<M: Machine> CommitSink<M> for EmulatedLog<M> {
                 }
             }
         }
-        if self.committer.appended(epoch, has_written) {
+        if self.committer.appended(epoch, appends) {
             self.flush();
         }
     }

@@ -49,6 +49,9 @@ contend_engine::faults! {
     ForgetTombstones,
     /// Early release: a commit is acknowledged when its own worker has flushed it.
     AcknowledgeOwn,
+    /// Early release: a transaction without writes is not logged although it has an LSN, which is
+    /// then missing.
+    SkipEmpty,
     /// Early release: recovery keeps flushed commits although a smaller LSN is missing.
     IgnoreGaps,
     /// Early release: commits that recovery discarded because a smaller LSN was missing count at

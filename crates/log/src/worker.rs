@@ -109,8 +109,8 @@ impl<M: Machine> CommitSink<M> for WorkerLog<M> {
 
     fn committed(&mut self, epoch: u64, writes: &WriteSet<M>) {
         self.epoch = epoch;
-        let has_written = !writes.logged().is_empty();
-        if has_written {
+        let appends = self.committer.is_to_append(!writes.logged().is_empty());
+        if appends {
             self.learn();
             // Under conservative release recovery needs no LSNs: no transaction sees what is not
             // durable.
@@ -118,7 +118,7 @@ impl<M: Machine> CommitSink<M> for WorkerLog<M> {
             let logged = Writes { set: writes, logged: writes.logged().iter(), tables: &self.tables };
             self.log.append(self.worker, epoch, lsn, |bytes| format::put_transaction(lsn, epoch, logged, bytes));
         }
-        if self.flushes_itself() && self.committer.appended(epoch, has_written) {
+        if self.flushes_itself() && self.committer.appended(epoch, appends) {
             self.flush();
         }
     }

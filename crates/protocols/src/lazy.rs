@@ -52,9 +52,6 @@
 //! the transaction to the epoch of that moment. Each transaction that sees its writes passes its
 //! own border later, and so counts to the same epoch or to a later one.
 //!
-//! **Logs.** With `log=elr` and `log=elr-group` a row can come back after a crash as it was earlier
-//! (`contend crash-test --protocol lazy --workload litmus-later`). The cause is not known yet.
-//!
 //! **Waits** are for the turn, whose holder waits for nothing but earlier transactions, and for
 //! earlier transactions. All of them pass the border before, so they end. There is no deadlock, and
 //! no transaction aborts because of another. But a thread may have two transactions open. So
@@ -164,8 +161,11 @@ impl<M: Machine, F: LazyFaults> Lazy<M, F> {
             }
         }
         // Also if nothing is installed now: a transaction that waits for the later part commits
-        // later.
-        cx.writes.will_commit();
+        // later. One that only reads has nothing to wait for.
+        let (rows, ranges) = (cx.declaration.rows(), cx.declaration.insert_ranges());
+        if local.seen > 0 || !ranges.is_empty() || rows.iter().any(|row| row.writes) {
+            cx.writes.will_commit();
+        }
         M::step("install");
         let mut hidden = local.hidden.iter().copied().peekable();
         for position in 0..local.seen {

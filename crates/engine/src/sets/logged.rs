@@ -294,8 +294,8 @@ impl<M: Machine> WriteSet<M> {
         &self.logged.writes
     }
 
-    /// Returns the epoch in which the transaction commits, if it has installed a write.
-    pub(crate) fn installed_in(&self) -> Option<u64> {
-        (!self.logged.writes.is_empty()).then_some(self.logged.epoch)
+    /// Returns the epoch in which the transaction commits, if its log knows that it will commit.
+    pub(crate) fn sure_in(&self) -> Option<u64> {
+        self.logged.is_sure.then_some(self.logged.epoch)
     }
 }

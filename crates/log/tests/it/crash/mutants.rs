@@ -2,7 +2,7 @@
 //! writes.
 
 use contend_engine::fault::Fault as EngineFault;
-use contend_engine::{EngineOptions, Erased, NamedProtocol, Projection, RawTxn, Txn};
+use contend_engine::{EngineOptions, Erased, Groups, NamedProtocol, Projection, RawTxn, Txn};
 use contend_log::fault::Fault;
 use contend_log::faulty::{FaultyDisk, Plan};
 use contend_log::{LogError, Release};
@@ -23,14 +23,16 @@ fn hide_panics_of_mutants() {
 #[test]
 fn every_mutant_is_found() {
     hide_panics_of_mutants();
-    // ForgetLastTombstones does no harm, IgnoreMissing needs a damaged file (`damage`), and the
-    // others need interleaved transactions: `crates/proof/tests/it/mutants.rs` finds them.
+    // ForgetLastTombstones does no harm, IgnoreMissing needs a damaged file (`damage`), SkipEmpty a
+    // transaction without writes (`WithoutWrites`), and the others need interleaved transactions:
+    // `crates/proof/tests/it/mutants.rs` finds them.
     let elsewhere = [
         Fault::SettleRunning,
         Fault::SlotsBeforeCounter,
         Fault::ForgetLastTombstones,
         Fault::UnlinkHeld,
         Fault::IgnoreMissing,
+        Fault::SkipEmpty,
     ];
     for &fault in Fault::ALL.iter().filter(|fault| !elsewhere.contains(fault)) {
         let under: &[_] = match fault {
@@ -258,4 +260,61 @@ fn unlinking_in_the_epoch_of_the_write_counter_is_found() {
     let keep = ["timestamp-ordering", "mvto", "cicada", "msto", "si", "ermia", "hekaton"];
     let others = all_protocols::<Native>().into_iter().map(|(info, _)| info.name);
     assert_eq!(found, others.filter(|name| !keep.contains(name)).collect::<Vec<_>>());
+}
+
+/// Under early release a transaction can have an LSN and then write nothing: it has named a row
+/// that it may write, and leaves it alone; or it fails behind its border. Returns the protocol's
+/// name, how many of the two came to an end, and whether a later commit that was acknowledged is
+/// there after a crash.
+struct WithoutWrites(Option<Fault>);
+
+impl ProtocolVisitor<Native> for WithoutWrites {
+    type Output = (&'static str, usize, Result<(), String>);
+
+    fn visit<P: NamedProtocol<Native>>(self) -> Self::Output {
+        let disk = FaultyDisk::new(Plan::default());
+        let protocol = Erased::new(P::new(Default::default()));
+        let with = (workers(Release::Early, 1), self.0.map(AnyFault::Log));
+        let mut world = World::open(&disk, protocol, EngineOptions::default(), with).expect("a disk that works");
+        let narrow = world.narrow;
+        let put = |world: &mut World, worker: usize, value: u64| {
+            let worker = &mut world.workers[worker];
+            let put = worker.run(|tx| {
+                tx.write_row(&narrow, 7, Groups::ALL)?.expect("it is there").fill(value);
+                Ok(())
+            });
+            put.expect("nobody else");
+            let ticket = worker.ticket();
+            worker.is_durable(ticket)
+        };
+        let inserted = world.workers[0].run(|tx| tx.insert_row(&narrow, 7).map(|row| row.expect("it is new").fill(0)));
+        inserted.expect("nobody else");
+        assert!(put(&mut world, 0, 1), "{}: nobody holds it up", P::INFO.name);
+        let ended = [false, true].into_iter().filter(|fails| {
+            let run = world.workers[0].run(|tx| {
+                tx.later_row(&narrow, 7, true);
+                tx.later(|tx| if *fails { Err(tx.cancel()) } else { Ok(()) })
+            });
+            run.is_ok()
+        });
+        let ended = ended.count();
+        let acknowledged = put(&mut world, 1, 2);
+        let found = contend_log::inspect::recover(&disk.after_crash(Plan::default()), 1, &|_| ());
+        let outcome = match found.map(|found| state_of(&found).get(&(0, 7)).map(|row| row[0])) {
+            Ok(Some(2)) if acknowledged => Ok(()),
+            Ok(found) => Err(format!("acknowledged: {acknowledged}; found {found:?}, not 2")),
+            Err(error) => Err(error.to_string()),
+        };
+        (P::INFO.name, ended, outcome)
+    }
+}
+
+#[test]
+fn a_transaction_without_writes_leaves_no_gap() {
+    for (info, _) in all_protocols::<Native>() {
+        let outcome = with_protocol::<Native, _>(info.name, WithoutWrites(None));
+        assert_eq!(outcome, Some((info.name, 1, Ok(()))));
+    }
+    let broken = with_protocol::<Native, _>("lazy", WithoutWrites(Some(Fault::SkipEmpty)));
+    assert!(broken.is_some_and(|(_, _, outcome)| outcome.is_err()), "the mutant is not found");
 }
