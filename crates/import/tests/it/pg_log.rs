@@ -8,12 +8,7 @@ use crate::common::{Form, Protocol, TPCB, import_log, log_of, pgbench, skews, we
 #[test]
 fn the_scripts_of_pgbench_come_back() {
     const TRANSACTIONS: usize = 20_000;
-    for (form, protocol, theta) in [
-        (Form::Json, Protocol::Simple, 0.9),
-        (Form::Csv, Protocol::Simple, 0.9),
-        (Form::Json, Protocol::Extended, 0.5),
-        (Form::Csv, Protocol::Extended, 0.99),
-    ] {
+    let come_back = |(form, protocol, theta)| {
         let log = log_of(form, &pgbench(protocol, TRANSACTIONS, theta, 11));
         let imported = import_log(&log, TPCB, &ImportOptions::default()).unwrap_or_else(|error| panic!("{error}"));
         let text = &imported.text;
@@ -40,7 +35,14 @@ fn the_scripts_of_pgbench_come_back() {
         let values =
             import_log(&log, TPCB, &ImportOptions { values: true, ..ImportOptions::default() }).expect("taken");
         assert!(values.text.contains("\\set abalance random(-"), "{}", values.text);
-    }
+    };
+    let cases = [
+        (Form::Json, Protocol::Simple, 0.9),
+        (Form::Csv, Protocol::Simple, 0.9),
+        (Form::Json, Protocol::Extended, 0.5),
+        (Form::Csv, Protocol::Extended, 0.99),
+    ];
+    std::thread::scope(|scope| cases.into_iter().for_each(|case| _ = scope.spawn(move || come_back(case))));
 }
 
 #[test]

@@ -361,7 +361,7 @@ impl ProtocolTest<Native> for MemoryPlateaus {
             let rows: Table<u64> = table(&engine, "t", index, 64);
             let mut worker = engine.worker().expect("a free slot");
             let mut churn = |from: u64| {
-                for key in from..from + 20_000 {
+                for key in from..from + 8_000 {
                     worker.run(|tx| Ok(tx.insert_row(&rows, key)?.map(|row| row.fill(key)).is_some())).expect("alone");
                     if key % 3 == 0 {
                         // An aborted insert leaves a placeholder, which must be collected.

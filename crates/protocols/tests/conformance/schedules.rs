@@ -16,14 +16,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contend_engine::{
-    AbortReason, Direction, Engine, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection, Protocol, RawTxn,
-    RowUpdate, Table, Transaction, Txn, Worker,
+    AbortReason, Direction, Engine, EngineConfig, EngineOptions, Erased, Groups, IndexKind, Isolation, Projection,
+    Protocol, RawTxn, RowUpdate, Table, Transaction, Txn, Worker,
 };
 use contend_judge::{recorded, verify_history};
 
 use crate::conducted::{Conducted, Program, Turn, step};
 use crate::support::{
-    ENGINE_OPTIONS, LEFT, Pair, ProtocolTest, RIGHT, Triple, engine_with, for_each_protocol, is_thorough, pairs, rounds,
+    ENGINE_OPTIONS, LEFT, Pair, ProtocolTest, RIGHT, Triple, config_with, for_each_protocol, is_thorough, pairs, rounds,
 };
 
 /// A step of a transaction. Keys belong to the first table unless a step says otherwise.
@@ -395,7 +395,9 @@ fn run_order(
     order: &[usize],
     judged_by: Isolation,
 ) -> Result<(), String> {
-    let engine: Arc<Engine<Conductor, Conducted>> = engine_with(protocol, true, options.clone());
+    // Thousands of engines are opened: each with no more than a loader and its players.
+    let config = EngineConfig { workers_max: 1 + scenario.programs.len(), ..config_with(true, options.clone()) };
+    let engine: Arc<Engine<Conductor, Conducted>> = Engine::new(protocol, config);
     let tables = Rc::new(Tables { first: pairs(&engine, "t", index), other: pairs(&engine, "u", index) });
     let mut loader = engine.loader().expect("a free slot");
     for key in scenario.loaded {

@@ -180,7 +180,11 @@ pub(crate) fn engine_with<P: Protocol<M>, M: Machine>(
     history: bool,
     options: EngineOptions,
 ) -> Arc<Engine<P, M>> {
-    Engine::new(protocol, EngineConfig { workers_max: 64, epoch_ms: 0, history, options, ..EngineConfig::default() })
+    Engine::new(protocol, config_with(history, options))
+}
+
+pub(crate) fn config_with(history: bool, options: EngineOptions) -> EngineConfig {
+    EngineConfig { workers_max: 64, epoch_ms: 0, history, options, ..EngineConfig::default() }
 }
 
 pub(crate) fn table<P: Protocol<M>, M: Machine, K: Key>(
