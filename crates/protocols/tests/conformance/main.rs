@@ -7,6 +7,7 @@
 //! - [`basics`]: boundary keys, empty ranges, limits, aborts that leave no trace, rows of any
 //!   length;
 //! - [`concurrent`]: random transactions on real threads, their histories checked and replayed;
+//! - [`declared`]: transactions that declare their rows, and what is refused to them;
 //! - [`crossed`]: pairs of transactions that exclude each other, without a recorded history;
 //! - [`later`]: transactions with a later part, and what is refused there;
 //! - [`liveness`]: progress of many threads on few records;
@@ -22,6 +23,7 @@ mod basics;
 mod concurrent;
 mod conducted;
 mod crossed;
+mod declared;
 mod jitter;
 mod later;
 mod liveness;
